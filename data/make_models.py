@@ -15,8 +15,12 @@ from typing import Any
 
 import transformers
 
-TYPES = {"sliding_attention": "L", "full_attention": "G", "linear_attention": "S",
-         "chunked_attention": "C"}  # fmt: skip
+TYPES = {
+    "sliding_attention": "L",
+    "full_attention": "G",
+    "linear_attention": "S",
+    "chunked_attention": "C",
+}
 
 
 def config(name: str, **given: Any) -> Any:
@@ -41,8 +45,18 @@ def kind(name: str, places: str, project: int, decode: int, **more: Any) -> dict
     return {"name": name, "places": places, "project": project} | sees | rest | more
 
 
-def shared(d: int, h: int, h_kv: int, d_k: int, places: str, near: int = 0, *, chunk: bool = False,
-           gate: bool = False, own: int = 2) -> dict[str, Any]:  # fmt: skip
+def shared(
+    d: int,
+    h: int,
+    h_kv: int,
+    d_k: int,
+    places: str,
+    near: int = 0,
+    *,
+    chunk: bool = False,
+    gate: bool = False,
+    own: int = 2,
+) -> dict[str, Any]:
     """h query heads over h_kv heads; `own`: how many of k and v a layer projects itself."""
     name = ("in pieces" if chunk else "local" if near else "global") + ", reused" * (own == 0)
     kept, sees = 2 * h_kv * d_k if own else 0, {"near": near, "chunk": chunk}
@@ -66,8 +80,16 @@ def latent(c: Any, places: str) -> dict[str, Any]:
         scan = c.index_n_heads * c.index_head_dim
         project += q_rank * scan + d * (c.index_head_dim + c.index_n_heads)
         kept, more = kept + c.index_head_dim, {"most": most, "scan": scan}
-    return kind("latent" + ", selected" * bool(more), places, project, h * (2 * rank + rope), far=1,
-                prefill=h * (nope + rope + wide), kept_far=kept, **more)  # fmt: skip
+    return kind(
+        "latent" + ", selected" * bool(more),
+        places,
+        project,
+        h * (2 * rank + rope),
+        far=1,
+        prefill=h * (nope + rope + wide),
+        kept_far=kept,
+        **more,
+    )
 
 
 def in_blocks(c: Any, places: str) -> dict[str, Any]:
@@ -94,8 +116,15 @@ def one_tensor(c: Any, every: int = 0, *, select: bool = False) -> dict[str, Any
         name, scan = "compressed, selected", c.index_n_heads * index
         more |= {"most": c.index_topk, "kept_far": d_k + index, "scan": scan}
         project += 4 * d * index + c.q_lora_rank * scan + d * c.index_n_heads
-    return kind(name, f"{turned}, turned back in values", project, 2 * h * d_k,
-                near=c.sliding_window, kept_near=d_k, **more)  # fmt: skip
+    return kind(
+        name,
+        f"{turned}, turned back in values",
+        project,
+        2 * h * d_k,
+        near=c.sliding_window,
+        kept_near=d_k,
+        **more,
+    )
 
 
 def linear(
@@ -153,7 +182,7 @@ def models() -> list[list[Any]]:
          maxtext("olmo3-7b")),
         ("Llama 4 Scout", "2025-04", "Llama4TextConfig", {}, f"{full}, NTK by parts", "none",
          maxtext("llama4-17b-16e")),
-    ):  # fmt: skip
+    ):
         c = config(cls, **given)
         piece = getattr(c, "attention_chunk_size", 0)
         seen = shared(*sizes(c), local, piece or c.sliding_window, chunk=bool(piece))
@@ -167,7 +196,7 @@ def models() -> list[list[Any]]:
         c = config(cls)
         d, heads, d_v = c.hidden_size, c.linear_num_value_heads, c.linear_value_head_dim
         state = linear(d, c.linear_num_key_heads, heads, c.linear_key_head_dim, d_v,
-                       c.linear_conv_kernel_dim, d * (heads * d_v + 2 * heads))  # fmt: skip
+                       c.linear_conv_kernel_dim, d * (heads * d_v + 2 * heads))
         kinds = {"S": state, "G": shared(*sizes(c), quarter, gate=True)}
         made += [[name, published, kinds, "".join(TYPES[t] for t in c.layer_types), cls, second]]
     c = config("KimiLinearConfig")
@@ -204,6 +233,7 @@ if __name__ == "__main__":
     rows.sort(key=lambda row: row["published"])
     for row in rows:
         assert set(row["pattern"]) == set(row["kinds"]), row["name"]
-    text = json.dumps({"transformers": transformers.__version__, "models": rows}, indent=1,
-                      ensure_ascii=False)  # fmt: skip
+    text = json.dumps(
+        {"transformers": transformers.__version__, "models": rows}, indent=1, ensure_ascii=False
+    )
     Path(__file__).with_name("models.json").write_text(text + "\n", encoding="utf-8")

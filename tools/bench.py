@@ -102,8 +102,10 @@ class LeastCode(nn.Module):
     def heads(self, x: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Q, K and V of the tokens x at places n, n + 1, …"""
         B, T, _ = x.shape
-        q, k, v = (part.view(B, T, -1, self.d_k).transpose(1, 2)
-                   for part in self.w_qkv(x).split(self.parts, dim=-1))  # fmt: skip
+        q, k, v = (
+            part.view(B, T, -1, self.d_k).transpose(1, 2)
+            for part in self.w_qkv(x).split(self.parts, dim=-1)
+        )
         if self.cos is None:
             return q, k, v
         cos, sin = self.cos[n : n + T], self.sin[n : n + T]
@@ -285,10 +287,14 @@ def padding(device: str) -> None:
 
 N_WRITTEN = 32
 WRITERS = [  # B, d_model, h, h_kv, tokens held, window
-    (1, 64, 4, 4, 256, None), (1, 64, 4, 4, 1024, None), (1, 512, 8, 8, 1024, None),
-    (1, 512, 8, 2, 1024, None), (1, 512, 8, 8, 1024, 256), (8, 512, 8, 8, 1024, None),
+    (1, 64, 4, 4, 256, None),
+    (1, 64, 4, 4, 1024, None),
+    (1, 512, 8, 8, 1024, None),
+    (1, 512, 8, 2, 1024, None),
+    (1, 512, 8, 8, 1024, 256),
+    (8, 512, 8, 8, 1024, None),
     (8, 512, 8, 8, 1024, 256),
-]  # fmt: skip
+]
 
 
 @torch.no_grad()
@@ -338,9 +344,12 @@ def caches_of_transformers(layer: GroupedQueryAttention, n_tokens: int) -> dict[
     except ImportError:
         return {}
     config = LlamaConfig(
-        num_hidden_layers=1, num_attention_heads=layer.n_heads, hidden_size=layer.d_model,
-        num_key_value_heads=layer.n_kv_heads, head_dim=layer.d_k,
-    )  # fmt: skip
+        num_hidden_layers=1,
+        num_attention_heads=layer.n_heads,
+        hidden_size=layer.d_model,
+        num_key_value_heads=layer.n_kv_heads,
+        head_dim=layer.d_k,
+    )
     return {
         "DynamicCache": DynamicCache,
         "StaticCache": partial(StaticCache, config=config, max_cache_len=n_tokens),

@@ -101,9 +101,12 @@ def measure(page, label: str) -> dict[str, float]:
     rate = page.evaluate("""() =>
         1000 * bench.marks.filter((t) => t <= bench.key).length / (bench.key - bench.from)""")
     return {
-        "p50": statistics.median(times), "p95": times[int(0.95 * (len(times) - 1))],
-        "missed": missed, "rate": rate, "cleared": page.evaluate("bench.cleared()"),
-    }  # fmt: skip
+        "p50": statistics.median(times),
+        "p95": times[int(0.95 * (len(times) - 1))],
+        "missed": missed,
+        "rate": rate,
+        "cleared": page.evaluate("bench.cleared()"),
+    }
 
 
 def main() -> None:

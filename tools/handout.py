@@ -80,9 +80,14 @@ def nbgrader(path: Path) -> str:
         if tagged(cell, "check", "exercise"):
             test = tagged(cell, "check")
             cell.metadata["nbgrader"] = {
-                "schema_version": 3, "grade_id": cell.id, "grade": test, "solution": not test,
-                "locked": test, "task": False, **({"points": next(worth)} if test else {}),
-            }  # fmt: skip
+                "schema_version": 3,
+                "grade_id": cell.id,
+                "grade": test,
+                "solution": not test,
+                "locked": test,
+                "task": False,
+                **({"points": next(worth)} if test else {}),
+            }
     return notebooks.nbformat.writes(notebook)
 
 
@@ -116,11 +121,13 @@ def for_learners(path: Path) -> str:
 
 
 def main() -> None:
-    forms = {"slides": (slides, "slides", ".slides.html"),
-             "print": (printed_page, "print", ".html"),
-             "nbgrader": (nbgrader, "nbgrader/source", ".ipynb"),
-             "otter": (otter, "otter", ".ipynb"),
-             "learners": (for_learners, "learners", ".ipynb")}  # fmt: skip
+    forms = {
+        "slides": (slides, "slides", ".slides.html"),
+        "print": (printed_page, "print", ".html"),
+        "nbgrader": (nbgrader, "nbgrader/source", ".ipynb"),
+        "otter": (otter, "otter", ".ipynb"),
+        "learners": (for_learners, "learners", ".ipynb"),
+    }
     if not sys.argv[1:] or sys.argv[1] not in forms:
         raise SystemExit(__doc__)
     make, folder, ending = forms[sys.argv[1]]

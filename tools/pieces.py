@@ -74,9 +74,13 @@ GPU = {
 def run(command: list[str], settings: dict[str, str], limit: float) -> tuple[bool, str]:
     """Whether it passes, and its last line; all its output is printed at once."""
     process = subprocess.Popen(
-        [sys.executable, *command], cwd=ROOT, env=os.environ | settings,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=os.environ | settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     alarm, last = Timer(limit, process.kill), ""
     alarm.start()
     for last in process.stdout or ():

@@ -48,9 +48,14 @@ class Claim:
         if not isinstance(self.holds, bool | None):
             raise TypeError(f"holds must be True, False or None; got {say(self.holds)}.")
         require_text(
-            text=self.text, verdict=self.verdict, measured=self.measured,
-            null=self.null, interval=self.interval, power=self.power, exact=self.exact,
-        )  # fmt: skip
+            text=self.text,
+            verdict=self.verdict,
+            measured=self.measured,
+            null=self.null,
+            interval=self.interval,
+            power=self.power,
+            exact=self.exact,
+        )
         if not self.exact and not (self.null and self.interval):
             raise ValueError(
                 "exact must say why chance plays no part, or null and interval how much; "
@@ -74,8 +79,12 @@ class Claim:
     @property
     def figures(self) -> str:
         """All that was measured, in one line."""
-        test = {"exact:": self.exact, "by chance": self.null, "interval": self.interval,
-                "would show": self.power}  # fmt: skip
+        test = {
+            "exact:": self.exact,
+            "by chance": self.null,
+            "interval": self.interval,
+            "would show": self.power,
+        }
         said = [f"{name} {figure}" for name, figure in test.items() if figure]
         return "; ".join([self.measured, *said]).replace("True", "yes").replace("False", "no")
 

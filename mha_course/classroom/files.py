@@ -156,10 +156,14 @@ def _members(raw: bytes, archive: HandIn, unpacked: Path) -> list[HandIn]:
     if not names:
         raise OSError("a zip archive without a notebook: hand in the notebook itself")
     return [
-        replace(archive, path=work / str(number), file=f"{archive.file}/{shown(name)}",
-                why="" if whole else NO_ZIP.format(""))
+        replace(
+            archive,
+            path=work / str(number),
+            file=f"{archive.file}/{shown(name)}",
+            why="" if whole else NO_ZIP.format(""),
+        )
         for number, (name, whole) in enumerate(names)
-    ]  # fmt: skip
+    ]
 
 
 def _files(folder: Path, report: Path | None) -> list[Path]:

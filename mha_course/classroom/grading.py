@@ -180,9 +180,14 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
                 if hand_in.file not in {s.file for s in row.submissions}:
                     book = BY_NOTEBOOK.get(hand_in.notebook, ())
                     row.submissions.append(
-                        Submission(hand_in.file, hand_in.notebook, NOT_YET, NOT_YET,
-                                   states=dict.fromkeys(book, UNKNOWN))
-                    )  # fmt: skip
+                        Submission(
+                            hand_in.file,
+                            hand_in.notebook,
+                            NOT_YET,
+                            NOT_YET,
+                            states=dict.fromkeys(book, UNKNOWN),
+                        )
+                    )
 
 
 def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submission:

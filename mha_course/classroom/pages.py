@@ -22,14 +22,20 @@ from mha_course.classroom.sandbox import warning
 from mha_course.collection.questions import questions
 
 SHOWN = {  # state → its sign, what it means, and what its learner is told
-    DONE: ("✓", "solved: judged anew, and the values compared; the answer stands behind the sign",
-           "solved"),
+    DONE: (
+        "✓",
+        "solved: judged anew, and the values compared; the answer stands behind the sign",
+        "solved",
+    ),
     TRIED: ("✗", "tried, not right yet", "not right yet"),
     OPEN: ("·", "open: handed in, not attempted", "still open"),
-    UNKNOWN: ("?", "no verdict: somebody has to look at it; the reason stands with it",
-              "has to be looked at"),
+    UNKNOWN: (
+        "?",
+        "no verdict: somebody has to look at it; the reason stands with it",
+        "has to be looked at",
+    ),
     MISSING: ("–", "not handed in", "not handed in"),
-}  # fmt: skip
+}
 SIGNS, MEANS, TO_LEARNERS = ({state: row[i] for state, row in SHOWN.items()} for i in range(3))
 MOST_GROUPS = 8  # that a terminal names; the page has all
 LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in ALL.values()}
@@ -50,36 +56,76 @@ def save(rows: list[Row], out: Path) -> None:
     (out / "learners").mkdir(parents=True, exist_ok=True)
     asked, books = rows[0].names, rows[0].books
     points = [f"{book} (of {len(names)})" for book, names in books.items()]
-    _table(out / "solved.csv", ["learner", *asked, *points, "all", "sandbox", "notes"],
-           ([r.learner.name, *map(r.state, asked), *r.points.values(), r.done, sandbox([r]),
-             "; ".join(r.notes)] for r in rows)
-    )  # fmt: skip
+    _table(
+        out / "solved.csv",
+        ["learner", *asked, *points, "all", "sandbox", "notes"],
+        (
+            [
+                r.learner.name,
+                *map(r.state, asked),
+                *r.points.values(),
+                r.done,
+                sandbox([r]),
+                "; ".join(r.notes),
+            ]
+            for r in rows
+        ),
+    )
     columns = max((list(r.learner.listed) for r in rows), key=len) or ["learner"]
     listed = [{columns[0]: r.learner.name} | r.learner.listed for r in rows]
-    _table(out / "points.csv", [*columns, *points, "all"],
-           ([*(of_one.get(c, "") for c in columns), *r.points.values(), r.done]
-            for r, of_one in zip(rows, listed, strict=True))
-    )  # fmt: skip
-    _table(out / "slips.csv",
-           ["exercise", "slip", "what the code does", "a question", "learners", "who"],
-           ([s.exercise, s.key, s.does, s.asks, len(s.answers), "; ".join(s.answers)]
-            for s in slips(rows))
-    )  # fmt: skip
-    _table(out / "answers.csv",
-           ["learner", "exercise", "state", "slips", "what the check said", "answer", "file"],
-           ([r.learner.name, name, r.state(name), " ".join(best.slips.get(name, [])),
-             best.words.get(name, ""), best.code[name], best.file]
-            for r in rows for name in asked if (best := r.best(name)) and name in best.code)
-    )  # fmt: skip
-    _table(out / "handed_in.csv", ["learner", "file", "notebook", "seconds", "sandbox", "note"],
-           [[r.learner.name, s.file, s.notebook, s.seconds, s.sandbox, s.note]
-            for r in rows for s in r.submissions]
-           + [[r.learner.name, f, "", "", "", why] for r in rows for f, why in r.learner.others]
-    )  # fmt: skip
-    _table(out / "guesses.csv", ["question", "asked", "choice", "learners"],
-           ([name, questions()[name].asks, label, n]
-            for name, count in guesses(rows).items() for label, n in count.items())
-    )  # fmt: skip
+    _table(
+        out / "points.csv",
+        [*columns, *points, "all"],
+        (
+            [*(of_one.get(c, "") for c in columns), *r.points.values(), r.done]
+            for r, of_one in zip(rows, listed, strict=True)
+        ),
+    )
+    _table(
+        out / "slips.csv",
+        ["exercise", "slip", "what the code does", "a question", "learners", "who"],
+        (
+            [s.exercise, s.key, s.does, s.asks, len(s.answers), "; ".join(s.answers)]
+            for s in slips(rows)
+        ),
+    )
+    _table(
+        out / "answers.csv",
+        ["learner", "exercise", "state", "slips", "what the check said", "answer", "file"],
+        (
+            [
+                r.learner.name,
+                name,
+                r.state(name),
+                " ".join(best.slips.get(name, [])),
+                best.words.get(name, ""),
+                best.code[name],
+                best.file,
+            ]
+            for r in rows
+            for name in asked
+            if (best := r.best(name)) and name in best.code
+        ),
+    )
+    _table(
+        out / "handed_in.csv",
+        ["learner", "file", "notebook", "seconds", "sandbox", "note"],
+        [
+            [r.learner.name, s.file, s.notebook, s.seconds, s.sandbox, s.note]
+            for r in rows
+            for s in r.submissions
+        ]
+        + [[r.learner.name, f, "", "", "", why] for r in rows for f, why in r.learner.others],
+    )
+    _table(
+        out / "guesses.csv",
+        ["question", "asked", "choice", "learners"],
+        (
+            [name, questions()[name].asks, label, n]
+            for name, count in guesses(rows).items()
+            for label, n in count.items()
+        ),
+    )
     pages = page_names(rows)
     for page in (out / "learners").glob("*.html"):
         if page.name not in pages.values():
@@ -143,8 +189,10 @@ def words(rows: list[Row]) -> str:
             lines.append(f"  {what}: {_first(look.why)} ({_some(look.answers)})")
     if groups := slips(rows):
         lines += ["", "Teach again:"]
-        lines += [f"  {counted(len(s.answers), 'learner')}, "
-                  f"{LABELS[s.exercise]}: {s.does}" for s in groups[:MOST_GROUPS]]  # fmt: skip
+        lines += [
+            f"  {counted(len(s.answers), 'learner')}, {LABELS[s.exercise]}: {s.does}"
+            for s in groups[:MOST_GROUPS]
+        ]
         if more := groups[MOST_GROUPS:]:
             lines.append(f"  and {len(more)} groups more, in index.html")
     lines += ["", line("", numbers)]
@@ -177,20 +225,39 @@ def _handed_in(rows: list[Row]) -> str:
 
 def class_page(rows: list[Row], files: dict[str, str]) -> str:
     """Learners × exercises, what the class gets wrong, and what was handed in."""
-    return _templates().get_template("class.html.j2").render(
-        title="Who solved what", rows=rows, files=files, slips=slips(rows), guesses=guesses(rows),
-        looks=looks(rows), reread=sections(), handed_in=_handed_in(rows),
-        questions=questions(), asked=rows[0].names, sandbox=sandbox(rows), warning=warning(),
-        solved_by=[sum(r.state(n) == DONE for r in rows) for n in rows[0].names],
-    )  # fmt: skip
+    return (
+        _templates()
+        .get_template("class.html.j2")
+        .render(
+            title="Who solved what",
+            rows=rows,
+            files=files,
+            slips=slips(rows),
+            guesses=guesses(rows),
+            looks=looks(rows),
+            reread=sections(),
+            handed_in=_handed_in(rows),
+            questions=questions(),
+            asked=rows[0].names,
+            sandbox=sandbox(rows),
+            warning=warning(),
+            solved_by=[sum(r.state(n) == DONE for r in rows) for n in rows[0].names],
+        )
+    )
 
 
 def learner_page(row: Row) -> str:
     """To hand back: what was solved, what the check said, and which section to reread."""
-    return _templates().get_template("learner.html.j2").render(
-        title=f"Exercises: {row.learner.name}", row=row, reread=sections(),
-        missing=[LABELS[name] for name in row.names if row.state(name) == MISSING],
-    )  # fmt: skip
+    return (
+        _templates()
+        .get_template("learner.html.j2")
+        .render(
+            title=f"Exercises: {row.learner.name}",
+            row=row,
+            reread=sections(),
+            missing=[LABELS[name] for name in row.names if row.state(name) == MISSING],
+        )
+    )
 
 
 @cache
@@ -198,8 +265,10 @@ def _templates() -> Environment:
     """All that a submission said is escaped, wherever it is put."""
     environment: Any = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters["prose"] = lambda text: Markup(prose(text))
     environment.filters["some"] = _some
     environment.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state

@@ -98,8 +98,9 @@ def slips(rows: list[Row]) -> list[Slip]:
                 for key in keys or [OTHERS]:
                     by_slip[name, key][row.learner.name] = best.code.get(name, "")
     order = [*ALL]
-    groups = [Slip(*pair, *known.get(pair, (OTHERS_DO, "")), answers)
-              for pair, answers in by_slip.items()]  # fmt: skip
+    groups = [
+        Slip(*pair, *known.get(pair, (OTHERS_DO, "")), answers) for pair, answers in by_slip.items()
+    ]
     return sorted(
         groups, key=lambda s: (s.key == OTHERS, -len(s.answers), order.index(s.exercise), s.key)
     )

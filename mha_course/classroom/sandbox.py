@@ -88,9 +88,14 @@ def run(
         given = str(work), str(report.fileno()), str(limits.seconds), str(limits.memory_gb)
         process = subprocess.Popen(  # -P: the program's folder is no place to import from
             [*command(str(work)), sys.executable, "-P", str(program or PROGRAM), *given, *more],
-            cwd=work, env=env, pass_fds=[report.fileno()], start_new_session=True,
-            stdin=silent, stdout=silent, stderr=silent,
-        )  # fmt: skip
+            cwd=work,
+            env=env,
+            pass_fds=[report.fileno()],
+            start_new_session=True,
+            stdin=silent,
+            stdout=silent,
+            stderr=silent,
+        )
         try:
             note = _watch(process, work, limits, stop)
         finally:

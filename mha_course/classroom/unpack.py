@@ -13,8 +13,16 @@ import zlib
 ARCHIVE = "archive"
 MOST_MEMBERS = 100  # notebooks that are taken out
 PART = 2**20  # bytes that are held at once
-UNZIPS = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, KeyError, EOFError, OSError,
-          NotImplementedError)  # fmt: skip
+UNZIPS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    EOFError,
+    OSError,
+    NotImplementedError,
+)
 
 
 def main(work: str, report: int, memory_gb: float, largest: int) -> None:

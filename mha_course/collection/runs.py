@@ -234,12 +234,22 @@ def _losses(kinds: tuple[tuple[int, int, int], ...], n_seeds: int) -> Float[Tens
 
 # With one causal mask, and scores as training makes them, these compute what is right.
 RIGHT_HERE = ("fill_too_high", "mask_tiled", "mask_of_the_first")
-UNTRAINED = ("weights_scaled", "scale_times_half_d_k", "heads_never_split", "one_layer_for_all",
-             "w_k_for_values", "dropout_on_scores")  # fmt: skip
-TRAINED = ("right", *(
-    name for name, bug in shipped.bugs().items()
-    if bug.base == "Attention" and name not in RIGHT_HERE + UNTRAINED
-))  # fmt: skip
+UNTRAINED = (
+    "weights_scaled",
+    "scale_times_half_d_k",
+    "heads_never_split",
+    "one_layer_for_all",
+    "w_k_for_values",
+    "dropout_on_scores",
+)
+TRAINED = (
+    "right",
+    *(
+        name
+        for name, bug in shipped.bugs().items()
+        if bug.base == "Attention" and name not in RIGHT_HERE + UNTRAINED
+    ),
+)
 CONTEXTS = (11, 23, 35, 47)  # characters before an honest prediction
 ON_THE_WAY = ("right", "scale_d_model", "softmax_over_queries", "softmax_over_heads")
 RATES = (2e-3, 6e-3, 1.2e-2)  # learning rates

@@ -7,23 +7,44 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 OPERATORS: dict[type, tuple[type, ...]] = {
-    ast.Add: (ast.Sub, ast.Mult), ast.Sub: (ast.Add, ast.Mult),
-    ast.Mult: (ast.Add, ast.Div, ast.FloorDiv, ast.MatMult), ast.MatMult: (ast.Mult,),
-    ast.Div: (ast.Mult, ast.FloorDiv), ast.FloorDiv: (ast.Div, ast.Mult, ast.Mod),
-    ast.Mod: (ast.FloorDiv,), ast.Pow: (ast.Mult,),
-    ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,), ast.BitXor: (ast.BitOr, ast.Pow),
-    ast.Lt: (ast.LtE, ast.Gt, ast.GtE), ast.LtE: (ast.Lt, ast.Gt, ast.GtE),
-    ast.Gt: (ast.GtE, ast.Lt, ast.LtE), ast.GtE: (ast.Gt, ast.Lt, ast.LtE),
-    ast.Eq: (ast.NotEq, ast.GtE, ast.LtE), ast.NotEq: (ast.Eq,),
-    ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
-}  # fmt: skip
+    ast.Add: (ast.Sub, ast.Mult),
+    ast.Sub: (ast.Add, ast.Mult),
+    ast.Mult: (ast.Add, ast.Div, ast.FloorDiv, ast.MatMult),
+    ast.MatMult: (ast.Mult,),
+    ast.Div: (ast.Mult, ast.FloorDiv),
+    ast.FloorDiv: (ast.Div, ast.Mult, ast.Mod),
+    ast.Mod: (ast.FloorDiv,),
+    ast.Pow: (ast.Mult,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
+    ast.BitXor: (ast.BitOr, ast.Pow),
+    ast.Lt: (ast.LtE, ast.Gt, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt, ast.GtE),
+    ast.Gt: (ast.GtE, ast.Lt, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt, ast.LtE),
+    ast.Eq: (ast.NotEq, ast.GtE, ast.LtE),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+}
 COMMUTATIVE = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr)
 ALIKE = (
-    {"sum", "mean", "prod", "amax", "median"}, {"amax", "amin"}, {"max", "min"}, {"all", "any"},
-    {"maximum", "minimum"}, {"triu", "tril"}, {"sin", "cos"}, {"exp", "log"}, {"sqrt", "square"},
-    {"argmax", "argmin"}, {"softmax", "log_softmax"}, {"zeros", "ones"}, {"cat", "stack"},
-    {"zeros_like", "ones_like"}, {"w_q", "w_k", "w_v", "w_o"},
-)  # fmt: skip
+    {"sum", "mean", "prod", "amax", "median"},
+    {"amax", "amin"},
+    {"max", "min"},
+    {"all", "any"},
+    {"maximum", "minimum"},
+    {"triu", "tril"},
+    {"sin", "cos"},
+    {"exp", "log"},
+    {"sqrt", "square"},
+    {"argmax", "argmin"},
+    {"softmax", "log_softmax"},
+    {"zeros", "ones"},
+    {"cat", "stack"},
+    {"zeros_like", "ones_like"},
+    {"w_q", "w_k", "w_v", "w_o"},
+)
 
 
 # Functions that take an axis as their last argument.

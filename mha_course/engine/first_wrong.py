@@ -33,8 +33,11 @@ def first_wrong(attempt: Attempt) -> Finding | None:
         return None
     begin = made[reached] if reached >= 0 else -1
     known = [value for values in right.values() for value in values]
-    wrong = [(x, line) for x, line in seen[begin + 1 :]
-             if not any(_is(x, value, case.tolerance) for value in known)]  # fmt: skip
+    wrong = [
+        (x, line)
+        for x, line in seen[begin + 1 :]
+        if not any(_is(x, value, case.tolerance) for value in known)
+    ]
     shapes = {tuple(sorted(x.shape)) for x in right[ways[reached + 1]]}
     alike = [line for x, line in wrong if tuple(sorted(x.shape)) in shapes]
     if not (wrong if reached >= 0 else alike):

@@ -81,9 +81,23 @@ _NAN_GRADIENTS = {
     ),
 )
 def MultiHeadAttention(
-    x, mask, layers,
-    *, project, split, product, scale, read, fill, normalise, empty, arrange, order, leave, give,
-):  # fmt: skip
+    x,
+    mask,
+    layers,
+    *,
+    project,
+    split,
+    product,
+    scale,
+    read,
+    fill,
+    normalise,
+    empty,
+    arrange,
+    order,
+    leave,
+    give,
+):
     """w_o(Concat(softmax(Q Kᵀ / √d_k) V))."""
     parts = zip("qkv", project(x, layers), strict=True)
     Q, K, V = (split(part, layers.n_heads, which) for which, part in parts)

@@ -185,9 +185,13 @@ class Stub:
         if missing:
             have = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
             held = {type(getattr(module, name, None)).__name__ for name in missing} - {"NoneType"}
-            named = (f"there is {', '.join(f'`{n}`' for n in have)}" if have
-                     else f"what stands there is {' and '.join(sorted(held))}" if held
-                     else "there is none")  # fmt: skip
+            named = (
+                f"there is {', '.join(f'`{n}`' for n in have)}"
+                if have
+                else f"what stands there is {' and '.join(sorted(held))}"
+                if held
+                else "there is none"
+            )
             return Finding(
                 "layer_names",
                 f"The module has no `nn.Linear` named {', '.join(f'`{n}`' for n in missing)}; "
@@ -365,6 +369,10 @@ def call(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
 
 
 STUB = Stub(
-    "MultiHeadAttention", ("d_model", "n_heads"), _SIZES, _cases, call,
+    "MultiHeadAttention",
+    ("d_model", "n_heads"),
+    _SIZES,
+    _cases,
+    call,
     beside=(torch.zeros(1, 1, 2, 2, dtype=torch.bool),),
-)  # fmt: skip
+)

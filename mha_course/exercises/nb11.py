@@ -277,8 +277,14 @@ def give(context, k, v, new):
 
 
 def queries_and_fewer_keys() -> Iterator[Case]:
-    rows = ((2, 6, 3, 4, 5, 7), (3, 6, 2, 5, 7, 11), (1, 4, 1, 3, 2, 5), (2, 3, 3, 5, 3, 2),
-            (2, 1, 1, 7, 3, 5), (5, 8, 4, 1, 3, 3))  # fmt: skip
+    rows = (
+        (2, 6, 3, 4, 5, 7),
+        (3, 6, 2, 5, 7, 11),
+        (1, 4, 1, 3, 2, 5),
+        (2, 3, 3, 5, 3, 2),
+        (2, 1, 1, 7, 3, 5),
+        (5, 8, 4, 1, 3, 3),
+    )
     for seed, (B, h, h_kv, t_q, t_k, d_k) in enumerate(rows):
         q, k = normal(B, h, t_q, d_k, seed=seed), normal(B, h_kv, t_k, d_k, seed=seed + 20)
         sizes = {"B": B, "h": h, "h_kv": h_kv, "T_q": t_q, "T_k": t_k, "d_k": d_k}
@@ -368,9 +374,17 @@ def _whole(q, k):
 
 def new_cached_and_window() -> Iterator[Case]:
     for n_new, n_cached, window in (
-        (3, 5, None), (3, 5, 4), (5, 0, None), (4, 0, 2), (1, 7, None), (1, 7, 3),
-        (2, 3, 1), (5, 2, 11), (7, 4, 5), (1, 0, 1),
-    ):  # fmt: skip
+        (3, 5, None),
+        (3, 5, 4),
+        (5, 0, None),
+        (4, 0, 2),
+        (1, 7, None),
+        (1, 7, 3),
+        (2, 3, 1),
+        (5, 2, 11),
+        (7, 4, 5),
+        (1, 0, 1),
+    ):
         sizes = {"n_new": n_new, "n_cached": n_cached}
         yield Case((n_new, n_cached, window), sizes, f"with window = {window}")
     yield Case((3, 1100, 1090), {}, "with 1,100 tokens in the cache", asks=nb04.RUNS_OUT)

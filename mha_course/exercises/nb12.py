@@ -26,6 +26,7 @@ from mha_course.collection import shipped
 from mha_course.engine import errors, looking
 from mha_course.engine.report import Finding, Report
 from mha_course.engine.safely import Raised, codes_of, run, safe_text, seed, undisturbed
+from mha_course.exercises.nb12_styles import STYLES, Layers, WithoutBiases
 from mha_course.practice import journal
 
 SEEDS = 3  # chance differs among them
@@ -33,156 +34,6 @@ SECONDS = 10.0  # of processor time for one class: `compare` as a test takes up 
 ALL_SECONDS = 240.0  # for all of them: half of it for `compare`
 WAITING = 4  # times as long by the clock, for what sleeps
 
-# ---------------------------------------------------------------- right, in many styles
-
-
-class Layers(nn.Module):
-    """The four layers; `forward` is a matter of style."""
-
-    bias = True
-
-    def __init__(self, d_model: int, n_heads: int) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model, bias=self.bias)
-        self.w_k = nn.Linear(d_model, d_model, bias=self.bias)
-        self.w_v = nn.Linear(d_model, d_model, bias=self.bias)
-        self.w_o = nn.Linear(d_model, d_model, bias=self.bias)
-
-    def heads(self, x: Tensor) -> list[Tensor]:
-        """q, k and v, each (B, h, T, d_k)."""
-        layers = self.w_q, self.w_k, self.w_v
-        return [layer(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for layer in layers]
-
-    def merged(self, context: Tensor) -> Tensor:
-        return self.w_o(context.transpose(1, 2).flatten(2))
-
-
-class WithoutBiases(Layers):
-    """without biases, the queries scaled instead of the scores"""
-
-    bias = False
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.heads(x)
-        scores = (q * q.shape[-1] ** -0.5) @ k.mT
-        return self.merged(shares(scores, mask) @ v)
-
-
-class HeadByHead(Layers):
-    """as a loop over heads, whose writes are added up"""
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        (B, T, d_model), h = x.shape, self.n_heads
-        d_k, bias = d_model // h, self.w_o(torch.zeros_like(x))
-        out = bias
-        for i in range(h):
-            own = slice(i * d_k, (i + 1) * d_k)
-            q, k, v = (layer(x)[..., own] for layer in (self.w_q, self.w_k, self.w_v))
-            blocked = None if mask is None else mask.expand(B, h, T, T)[:, i]
-            context = torch.zeros_like(x)
-            context[..., own] = shares(q @ k.mT / d_k**0.5, blocked) @ v
-            out = out + self.w_o(context) - bias
-        return out
-
-
-class Einsum(Layers):
-    """with einsum, and no axis moved"""
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        layers = self.w_q, self.w_k, self.w_v
-        q, k, v = (layer(x).unflatten(-1, (self.n_heads, -1)) for layer in layers)
-        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / q.shape[-1] ** 0.5
-        return self.w_o(torch.einsum("bhqk,bkhd->bqhd", shares(scores, mask), v).flatten(2))
-
-
-class Fused(Layers):
-    """with `F.scaled_dot_product_attention`"""
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.heads(x)
-        if mask is None:
-            return self.merged(F.scaled_dot_product_attention(q, k, v))
-        none_open = mask.all(-1, keepdim=True)
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | none_open)
-        return self.merged(context.masked_fill(none_open, 0.0))
-
-
-class Additive(Layers):
-    """with a mask that is added, and fourth roots on queries and keys"""
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.heads(x)
-        root = q.shape[-1] ** 0.25
-        scores = (q / root) @ (k / root).mT
-        if mask is None:
-            return self.merged(scores.softmax(-1) @ v)
-        added = torch.zeros_like(mask, dtype=x.dtype).masked_fill(mask, torch.finfo(x.dtype).min)
-        weights = (scores + added).softmax(-1) * ~mask.all(-1, keepdim=True)
-        return self.merged(weights @ v)
-
-
-class Stacked(Layers):
-    """with the three projections in one tensor"""
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        all_three = torch.cat([layer(x) for layer in (self.w_q, self.w_k, self.w_v)], dim=-1)
-        q, k, v = all_three.unflatten(-1, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
-        return self.merged(shares(q @ k.mT / q.shape[-1] ** 0.5, mask) @ v)
-
-
-class KeysByQueries(Layers):
-    """with scores of keys by queries, and a softmax along the first of the two"""
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.heads(x)
-        scores = k @ q.mT / q.shape[-1] ** 0.5
-        if mask is None:
-            return self.merged(scores.softmax(-2).mT @ v)
-        mask = mask.expand(len(x), self.n_heads, *scores.shape[2:]).mT
-        weights = scores.masked_fill(mask, torch.finfo(x.dtype).min).softmax(-2)
-        return self.merged(weights.masked_fill(mask, 0.0).mT @ v)
-
-
-class ByHand(Layers):
-    """with exponentials that are masked and then divided by their sum"""
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.heads(x)
-        scores = q @ k.mT / q.shape[-1] ** 0.5
-        seen = torch.ones_like(scores) if mask is None else (~mask).expand_as(scores).to(x)
-        largest = scores.masked_fill(seen == 0, torch.finfo(x.dtype).min).amax(-1, keepdim=True)
-        parts = (scores - largest).clamp(max=0.0).exp() * seen
-        return self.merged(parts / parts.sum(-1, keepdim=True).clamp(min=1e-30) @ v)
-
-
-class OpenKeysOnly(Layers):
-    """query by query, from the keys alone that are open to it"""
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.heads(x)
-        B, h, T, d_k = q.shape
-        if mask is None:  # all are open
-            return self.merged((q @ k.mT / d_k**0.5).softmax(-1) @ v)
-        seen = (~mask).expand(B, h, T, T)
-        rows = []
-        for b, i, t in torch.cartesian_prod(*map(torch.arange, (B, h, T))).tolist():
-            keys, values = k[b, i, seen[b, i, t]], v[b, i, seen[b, i, t]]
-            rows.append((keys @ q[b, i, t] / d_k**0.5).softmax(0) @ values)
-        return self.merged(torch.stack(rows).view(B, h, T, d_k))
-
-
-def shares(scores: Tensor, mask: Tensor | None) -> Tensor:
-    if mask is None:
-        return scores.softmax(-1)
-    weights = scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1)
-    return weights.masked_fill(mask, 0.0)
-
-
-STYLES: tuple[type[nn.Module], ...] = (
-    WithoutBiases, HeadByHead, Einsum, Fused, Additive, Stacked, KeysByQueries, ByHand,
-    OpenKeysOnly,
-)  # fmt: skip
 MISTAKES = tuple(bug for bug in shipped.bugs().values() if bug.base == "Attention")
 
 # ---------------------------------------------------------------- what is said of the tests
@@ -209,9 +60,14 @@ ASKS = {
     "layer input": "What must come out when w_k holds nothing but zeros?",
     "fused order": "What must come out when w_q and w_k hold nothing but zeros?",
     "dropout": "What does the same input give a second time?",
-}  # fmt: skip
-READY_MADE = {"scaled_dot_product_attention", "multi_head_attention_forward", "MultiheadAttention",
-              "MultiHeadAttention", "textbook_attention"}  # fmt: skip
+}
+READY_MADE = {
+    "scaled_dot_product_attention",
+    "multi_head_attention_forward",
+    "MultiheadAttention",
+    "MultiHeadAttention",
+    "textbook_attention",
+}
 BY_HAND = "scale"  # the kind that the first level may let through
 SMALLER = "Which line waits, or computes more than a small input needs?"
 HANGS = Finding(
@@ -274,10 +130,26 @@ INSIDE = Finding(
     "One of the classes stops inside its own `forward`, after what your tests did with it.",
     "Do your tests keep its layers, and give x and mask of the kinds that the exercise promises?",
 )
-LOOKS = {"__code__", "__closure__", "__globals__", "_getframe", "_current_frames", "currentframe",
-         "f_back", "f_locals", "tb_frame", "getsource", "getclosurevars", "get_objects",
-         "get_referrers", "get_referents", "settrace", "setprofile", "grad_fn",
-         "next_functions"}  # fmt: skip
+LOOKS = {
+    "__code__",
+    "__closure__",
+    "__globals__",
+    "_getframe",
+    "_current_frames",
+    "currentframe",
+    "f_back",
+    "f_locals",
+    "tb_frame",
+    "getsource",
+    "getclosurevars",
+    "get_objects",
+    "get_referrers",
+    "get_referents",
+    "settrace",
+    "setprofile",
+    "grad_fn",
+    "next_functions",
+}
 
 
 EXPECTED = "Are the numbers that you expect there right: does True block, or keep?"
@@ -363,8 +235,10 @@ class WritingTests:
         accused = [(cls, results) for cls, results in judged if any(r.raised for r in results)]
         missed = [bug for bug, results in zip(MISTAKES, of_wrong, strict=True) if not _all(results)]
         caught = len(MISTAKES) - len(missed)
-        score = (f"Your tests accuse {len(accused)} of {len(right)} right classes and catch "
-                 f"{caught} of {len(MISTAKES)} published mistakes.")  # fmt: skip
+        score = (
+            f"Your tests accuse {len(accused)} of {len(right)} right classes and catch "
+            f"{caught} of {len(MISTAKES)} published mistakes."
+        )
         if accused:
             return self._fail(_accusation(score, accused, not missed))
         if not caught and any(r.returned for results in of_all for r in results):
@@ -449,9 +323,12 @@ def _answer_all(
 
 
 def _compute(
-    forward: Callable[..., Any], raised: list[BaseException], out: SimpleQueue[Any],
-    modes: tuple[bool, bool], *args: Any,
-) -> None:  # fmt: skip
+    forward: Callable[..., Any],
+    raised: list[BaseException],
+    out: SimpleQueue[Any],
+    modes: tuple[bool, bool],
+    *args: Any,
+) -> None:
     with torch.set_grad_enabled(modes[0]), torch.inference_mode(modes[1]):
         try:
             out.put((forward(*args), None))
@@ -493,11 +370,27 @@ def _given(with_bias: bool, built: list[nn.Module], asked: SimpleQueue[Any]) -> 
 
 def _snapshot() -> Callable[[], bool]:
     """What tests might replace; the function that comes back undoes it, and says if they did."""
-    owners = (torch, nn, F, nn.init, torch.testing, math, torch.Tensor, nn.Module, nn.Linear,
-              Layers, shipped, sys.modules[__name__])  # fmt: skip
+    owners = (
+        torch,
+        nn,
+        F,
+        nn.init,
+        torch.testing,
+        math,
+        torch.Tensor,
+        nn.Module,
+        nn.Linear,
+        Layers,
+        shipped,
+        sys.modules[__name__],
+        sys.modules[Layers.__module__],
+    )
     before = [(owner, dict(vars(owner))) for owner in owners]
-    hooks = [(held, dict(held)) for name, held in vars(nn.modules.module).items()
-             if name.startswith("_global_") and isinstance(held, dict)]  # fmt: skip
+    hooks = [
+        (held, dict(held))
+        for name, held in vars(nn.modules.module).items()
+        if name.startswith("_global_") and isinstance(held, dict)
+    ]
     dtype = torch.get_default_dtype()
 
     def put_back() -> bool:

@@ -134,10 +134,16 @@ def _of_few(index_scores, n_keep):
 
 def caches() -> Iterator[Case]:
     rows = (
-        (11, 2, 3, 5, 7, 4, 2), (3, 1, 7, 2, 5, 13, 4), (101, 8, 64, 18, 19, 17, 1),
-        (7, 3, 5, 0, 4, 2, 2), (13, 5, 2, 3, 0, 6, 4), (1, 2, 11, 3, 5, 1, 8),
-        (5, 3, 2, 1, 3, 11, 2), (5, 2, 13, 3, 7, 2, 8), (2, 3, 11, 5, 7, 5, 4),
-    )  # fmt: skip
+        (11, 2, 3, 5, 7, 4, 2),
+        (3, 1, 7, 2, 5, 13, 4),
+        (101, 8, 64, 18, 19, 17, 1),
+        (7, 3, 5, 0, 4, 2, 2),
+        (13, 5, 2, 3, 0, 6, 4),
+        (1, 2, 11, 3, 5, 1, 8),
+        (5, 3, 2, 1, 3, 11, 2),
+        (5, 2, 13, 3, 7, 2, 8),
+        (2, 3, 11, 5, 7, 5, 4),
+    )
     names = ("n_tokens", "n_kv_heads", "d_k", "n_global", "n_local", "window", "bytes_per_number")
     for row in rows:
         yield Case(row, dict(zip(names, row, strict=True)))
@@ -152,9 +158,20 @@ def caches() -> Iterator[Case]:
     gives=("bytes",),
 )
 def cache_bytes(
-    n_tokens, n_kv_heads, d_k, n_global, n_local, window, bytes_per_number,
-    *, local, layers, token, size, finish,
-):  # fmt: skip
+    n_tokens,
+    n_kv_heads,
+    d_k,
+    n_global,
+    n_local,
+    window,
+    bytes_per_number,
+    *,
+    local,
+    layers,
+    token,
+    size,
+    finish,
+):
     """2 · h_kv · d_k · (n_global · T + n_local · min(T, window)) · bytes."""
     held = layers(n_tokens, local(n_tokens, window), n_global, n_local)
     return finish(size(held * token(n_kv_heads, d_k), bytes_per_number))

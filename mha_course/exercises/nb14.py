@@ -72,9 +72,14 @@ def _cases(layers: Layers, sizes: dict[str, Any], number: int) -> Iterator[Case]
 
 
 STUB = Stub(
-    "WritingAttention", ("d_model", "n_heads", "n_kv_heads", "base"), _SIZES, _cases, calls,
-    beside=(None,), bias=False,
-)  # fmt: skip
+    "WritingAttention",
+    ("d_model", "n_heads", "n_kv_heads", "base"),
+    _SIZES,
+    _cases,
+    calls,
+    beside=(None,),
+    bias=False,
+)
 NEXT = "Could the next call take what you return as its `cache`?"
 
 
@@ -154,10 +159,29 @@ def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Findin
     ready_made=("GroupedQueryAttention",),
 )
 def WritingAttention(
-    x, pieces, layers,
-    *, project, split, place, turn, join, remember, share, product, scale, block, fill,
-    normalise, mix, arrange, order, leave, give, cut=lambda x, pieces: x.split(pieces, 1),
-):  # fmt: skip
+    x,
+    pieces,
+    layers,
+    *,
+    project,
+    split,
+    place,
+    turn,
+    join,
+    remember,
+    share,
+    product,
+    scale,
+    block,
+    fill,
+    normalise,
+    mix,
+    arrange,
+    order,
+    leave,
+    give,
+    cut=lambda x, pieces: x.split(pieces, 1),
+):
     """Causal attention with rotated, shared and cached keys, one call for each piece of a text."""
     heads = layers.n_heads, layers.n_kv_heads, layers.n_kv_heads
     outputs, old_k, old_v = [], None, None
@@ -262,8 +286,16 @@ def joined(x: Tensor) -> Tensor:
 
 # What both queries and keys undergo leaves their products as they are, or turns them as another
 # slip does.
-_UNDONE = ("one_further", "own_count", "interleaved", "halves_exchanged", "neighbours_to_halves",
-           "exchanged", "sin_and_cos_exchanged", "stacked")  # fmt: skip
+_UNDONE = (
+    "one_further",
+    "own_count",
+    "interleaved",
+    "halves_exchanged",
+    "neighbours_to_halves",
+    "exchanged",
+    "sin_and_cos_exchanged",
+    "stacked",
+)
 
 
 def turned_wrongly() -> Iterator[Way]:

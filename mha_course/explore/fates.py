@@ -4,13 +4,18 @@ from mha_course.collection import runs
 from mha_course.pictures.panels import Curve, Heatmap, Scene
 
 SHORT = {  # where the name is too long to stand beside a row
-    "scale_upside_down": "scale reciprocal", "softmax_over_queries": "softmax: queries",
-    "softmax_over_heads": "softmax: heads", "softmax_over_batch": "softmax: batch",
+    "scale_upside_down": "scale reciprocal",
+    "softmax_over_queries": "softmax: queries",
+    "softmax_over_heads": "softmax: heads",
+    "softmax_over_batch": "softmax: batch",
     "merged_as_heads_first": "merged as (h, B)",
-    "mask_after_softmax": "mask afterwards", "scores_times_mask": "scores × mask",
-    "mask_along_queries": "mask transposed", "one_projection_for_all_heads": "one projection",
-    "fused_rows_by_head": "rows by head", "dropout_in_evaluation": "dropout stays on",
-}  # fmt: skip
+    "mask_after_softmax": "mask afterwards",
+    "scores_times_mask": "scores × mask",
+    "mask_along_queries": "mask transposed",
+    "one_projection_for_all_heads": "one projection",
+    "fused_rows_by_head": "rows by head",
+    "dropout_in_evaluation": "dropout stays on",
+}
 WORDS = {
     "right": "right",
     "scale_d_model": "√d_model for √d_k",

@@ -45,16 +45,34 @@ BOXES = {
     "sum": Box(9, 0, "query + output", "(B, T_q, d_model)", "output", span=3),
 }
 ARROWS = (  # from one box straight down to another, and at which column
-    ("query", "w_q", 0.5), ("memory", "w_k", 1.5), ("memory", "w_v", 2.5), ("w_q", "q", 0.5),
-    ("w_k", "k", 1.5), ("w_v", "v", 2.5), ("q", "scores", 0.5), ("k", "scores", 1.5),
-    ("scores", "mask", 1.0), ("mask", "softmax", 1.0), ("softmax", "context", 1.0),
-    ("v", "context", 2.5), ("context", "merge", 1.5), ("merge", "w_o", 1.5), ("w_o", "sum", 1.5),
-)  # fmt: skip
+    ("query", "w_q", 0.5),
+    ("memory", "w_k", 1.5),
+    ("memory", "w_v", 2.5),
+    ("w_q", "q", 0.5),
+    ("w_k", "k", 1.5),
+    ("w_v", "v", 2.5),
+    ("q", "scores", 0.5),
+    ("k", "scores", 1.5),
+    ("scores", "mask", 1.0),
+    ("mask", "softmax", 1.0),
+    ("softmax", "context", 1.0),
+    ("v", "context", 2.5),
+    ("context", "merge", 1.5),
+    ("merge", "w_o", 1.5),
+    ("w_o", "sum", 1.5),
+)
 NOTES = (  # beside each row
-    "in self-attention all are x", "project (notebook 2)", "split into heads (3)", "compare (1)",
-    "block (4)", "shares that add up to 1 (1)", "weighted means (1)", "merge (5)",
-    "every head writes (5)", "in a model: added to x (5)",
-)  # fmt: skip
+    "in self-attention all are x",
+    "project (notebook 2)",
+    "split into heads (3)",
+    "compare (1)",
+    "block (4)",
+    "shares that add up to 1 (1)",
+    "weighted means (1)",
+    "merge (5)",
+    "every head writes (5)",
+    "in a model: added to x (5)",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +126,14 @@ class Module(Panel):
 def scene() -> Scene:
     """Boxes, arrows and shapes of `MultiHeadAttention`, from its inputs to its output."""
     return Scene(
-        Module(alt="The whole module as boxes with their shapes: query, key and value are "
-                   "projected, split into heads, compared, masked, turned into weights and mixed; "
-                   "the heads, side by side, go through W^O, and the input is added."),
+        Module(
+            alt="The whole module as boxes with their shapes: query, key and value are "
+            "projected, split into heads, compared, masked, turned into weights and mixed; "
+            "the heads, side by side, go through W^O, and the input is added."
+        ),
         caption="Violet: queries; brown: keys; teal: values and contexts; pink: what goes in and "
         "comes out. Coloured frames: one per head. Dashed: what a model adds around the class.",
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -43,8 +43,12 @@ class Effects:
     """
 
     SCALES: ClassVar = {  # whole numbers in the file
-        "widest": 10_000, "weights": 10_000, "own": 10_000, "rescaled": 10_000, "moves": 1000,
-    }  # fmt: skip
+        "widest": 10_000,
+        "weights": 10_000,
+        "own": 10_000,
+        "rescaled": 10_000,
+        "moves": 1000,
+    }
     labels: tuple[str, ...]
     word: int
     widest: Tensor
@@ -126,10 +130,20 @@ def scene(
     except WeightsMissing as error:
         return Scene(Table([[str(error)]]), caption="The model is not there to be run.")
     panel = Cut(
-        seen.labels, text=text, word=word, layer=layer, head=head, widest=seen.widest,
-        weights=seen.weights, own=seen.own, rescaled=seen.rescaled, moves=seen.moves,
-        words=words, cut=cut, share=share,
-    )  # fmt: skip
+        seen.labels,
+        text=text,
+        word=word,
+        layer=layer,
+        head=head,
+        widest=seen.widest,
+        weights=seen.weights,
+        own=seen.own,
+        rescaled=seen.rescaled,
+        moves=seen.moves,
+        words=words,
+        cut=cut,
+        share=share,
+    )
     return Scene(panel, caption=panel.says())
 
 
@@ -153,13 +167,14 @@ def computed(model: PretrainedModel, text: str, word: int, layer: int, head: int
     wholes = [[(layer, head, None, None)], [(layer, None, None, None)]]
     moved = moves(model, text, [*ribbons, *wholes])
     return Effects(
-        encoded.labels, word,
+        encoded.labels,
+        word,
         widest=encoded.weights[:, :, word, words].amax(dim=-1),
         weights=encoded.weights[layer, head, word],
         own=moved[:T, word],
         rescaled=moves(model, text, ribbons, rescaled=True)[:, word],
         moves=moved,
-    )  # fmt: skip
+    )
 
 
 @torch.no_grad()

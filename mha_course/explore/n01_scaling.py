@@ -40,25 +40,38 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
     low, high = float(row.min()), float(row.max())
     limit = axis_end(max(-low, high))
     scores = Bars(
-        row, keys, name="score", limits=(-limit, limit), steady=True, title="scores of one row",
+        row,
+        keys,
+        name="score",
+        limits=(-limit, limit),
+        steady=True,
+        title="scores of one row",
         decimals=0 if max(-low, high) >= 9.95 else 1,
-    )  # fmt: skip
+    )
     shares = Bars(
         weights, keys, name="weight", limits=(0, 1), decimals=2, title="weights of that row"
     )
     slopes = Bars(
-        gradient, keys, name="p (1 − p)", limits=(0, 0.25), decimals=2,
+        gradient,
+        keys,
+        name="p (1 − p)",
+        limits=(0, 0.25),
+        decimals=2,
         title="slope of each weight by its score",
-    )  # fmt: skip
+    )
     curve = Curve(
         SIZES,
         {
             "unscaled": [_largest(d, False) for d in SIZES],
             "÷ √d_k": [_largest(d, True) for d in SIZES],
         },
-        marker=d_k, log_x=True, limits=(0, 1), x_name="d_k", y_name="largest weight",
+        marker=d_k,
+        log_x=True,
+        limits=(0, 1),
+        x_name="d_k",
+        y_name="largest weight",
         title=f"largest weight, mean of {N_ROWS} rows",
-    )  # fmt: skip
+    )
     how = "divided by √d_k" if scaled else "unscaled"
     return Scene(
         [[scores, shares], [slopes, curve]],

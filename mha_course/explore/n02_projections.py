@@ -44,14 +44,24 @@ def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
     share = "exactly" if one == d_model**2 else f"{one / d_model**2:.3g} times"
     matrices = ["W_q", "W_k", "W_v", "W_o"]
     parameters = Bars(
-        [one] * 4, matrices, roles=ROLES, name="parameters", title="parameters",
-        limits=(0, axis_end(max(one, d_model**2))), steady=True, reference=(d_model**2, "d_model²"),
-    )  # fmt: skip
+        [one] * 4,
+        matrices,
+        roles=ROLES,
+        name="parameters",
+        title="parameters",
+        limits=(0, axis_end(max(one, d_model**2))),
+        steady=True,
+        reference=(d_model**2, "d_model²"),
+    )
     operations = Bars(
-        [2 * one] * 4 + [products] * 2, [*matrices, "Q Kᵀ", "A V"], roles=[*ROLES, None, "value"],
-        name="operations", title=f"operations for each of {T} tokens",
-        limits=(0, axis_end(max(2 * one, products))), steady=True,
-    )  # fmt: skip
+        [2 * one] * 4 + [products] * 2,
+        [*matrices, "Q Kᵀ", "A V"],
+        roles=[*ROLES, None, "value"],
+        name="operations",
+        title=f"operations for each of {T} tokens",
+        limits=(0, axis_end(max(2 * one, products))),
+        steady=True,
+    )
     return Scene(
         [parameters, operations],
         caption=f"{counted(h, 'head')} of {counted(d_k, 'dimension')}: "

@@ -47,17 +47,30 @@ def scene(
     for b, n in enumerate(lengths):
         names = [f"{t}" if t < n else f"{t} pad" for t in range(T)]
         keys = range(T)
-        rows.append([
-            Heatmap(
-                shown[b], names, keys, blocked=blocked[b], limits=SCALE, numbers=False,
-                quantity="score", title=f"sequence {b}, {n} of {T} real",
-            ),
-            Heatmap(mask[b], names, keys, mask=True, title="mask"),
-            Heatmap(
-                weights[b], names, keys, blocked=blocked[b], limits=(0, 1), numbers=False,
-                title="weights",
-            ),
-        ])  # fmt: skip
+        rows.append(
+            [
+                Heatmap(
+                    shown[b],
+                    names,
+                    keys,
+                    blocked=blocked[b],
+                    limits=SCALE,
+                    numbers=False,
+                    quantity="score",
+                    title=f"sequence {b}, {n} of {T} real",
+                ),
+                Heatmap(mask[b], names, keys, mask=True, title="mask"),
+                Heatmap(
+                    weights[b],
+                    names,
+                    keys,
+                    blocked=blocked[b],
+                    limits=(0, 1),
+                    numbers=False,
+                    title="weights",
+                ),
+            ]
+        )
     return Scene(rows, caption=_caption(mask, convention, blocked, weights))
 
 

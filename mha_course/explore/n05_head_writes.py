@@ -46,20 +46,39 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]]).round(decimals=4)
     plane, frame, (one, other), share = _plane(h)
     everywhere = Heatmap(
-        lengths, rows, creek.labels, limits=(0, _longest()), numbers=False, quantity="length",
-        row_name="written by", column_name="token", title="how much each head writes where",
-        picks=("head", None), stands_out=it,
-    )  # fmt: skip
+        lengths,
+        rows,
+        creek.labels,
+        limits=(0, _longest()),
+        numbers=False,
+        quantity="length",
+        row_name="written by",
+        column_name="token",
+        title="how much each head writes where",
+        picks=("head", None),
+        stands_out=it,
+    )
     into_it = Heatmap(
-        numbers, rows, range(N_SHOWN), limits=(-1, 1), numbers=False, quantity="value",
-        row_name="written by", column_name=f"first {N_SHOWN} dimensions",
-        title="what they write into “it”", picks=("head", None),
-    )  # fmt: skip
+        numbers,
+        rows,
+        range(N_SHOWN),
+        limits=(-1, 1),
+        numbers=False,
+        quantity="value",
+        row_name="written by",
+        column_name=f"first {N_SHOWN} dimensions",
+        title="what they write into “it”",
+        picks=("head", None),
+    )
     across = f", ↑ where heads {one} and {other} differ" if h > 1 else ""
     walk = Walk(
-        writes[:, it] @ plane.mT, frame, x_name=f"→ along the sum{across}",
-        title="the same, projected", wide=1.6, picks="head",
-    )  # fmt: skip
+        writes[:, it] @ plane.mT,
+        frame,
+        x_name=f"→ along the sum{across}",
+        title="the same, projected",
+        wide=1.6,
+        picks="head",
+    )
     missing = float((full - total).norm() / full.norm())
     sum_is = (
         "the layer's whole output, but for the bias."

@@ -69,26 +69,47 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
     shown = [1, *range(10, len(run.losses) + 1, 10)]  # all of them would cost 30 ms a move
     losses = {"loss": [run.losses[i - 1] for i in shown], "guessing": [math.log(16)] * len(shown)}
     loss = Curve(
-        shown, losses, dashed=("guessing",), marker=max(step, 1), x_name="step", y_name="nats",
+        shown,
+        losses,
+        dashed=("guessing",),
+        marker=max(step, 1),
+        x_name="step",
+        y_name="nats",
         log_x=True,  # the roles appear in the first tenth
-        title="loss", wide=0.9,
-    )  # fmt: skip
+        title="loss",
+        wide=0.9,
+    )
     share = Bars(
-        accuracy, ("left", "right", "both"), limits=(0, 1), decimals=2, name="share right",
-        reference=(1 / 16, "guessing"), title="answers", wide=0.7,
-    )  # fmt: skip
+        accuracy,
+        ("left", "right", "both"),
+        limits=(0, 1),
+        decimals=2,
+        name="share right",
+        reference=(1 / 16, "guessing"),
+        title="answers",
+        wide=0.7,
+    )
     sides = Bars(
-        looks, [f"head {i}" for i in range(h)], series=("to the left", "to the right"),
-        limits=(0, 1), name="mean weight", title="where each head looks",
+        looks,
+        [f"head {i}" for i in range(h)],
+        series=("to the left", "to the right"),
+        limits=(0, 1),
+        name="mean weight",
+        title="where each head looks",
         wide=max(0.8, 0.25 + 0.25 * h),
-    )  # fmt: skip
+    )
     maps = [
         Heatmap(
-            one, head=i, limits=(0, 1), numbers=False, row_name="query position",
-            column_name="key position", title=f"{i}, silent" if i == silence else f"head {i}",
+            one,
+            head=i,
+            limits=(0, 1),
+            numbers=False,
+            row_name="query position",
+            column_name="key position",
+            title=f"{i}, silent" if i == silence else f"head {i}",
         )
         for i, one in enumerate(weights.round(decimals=4))  # half the bytes of a page
-    ]  # fmt: skip
+    ]
     return Scene([[loss, share, sides], maps], caption=caption, alt=caption)
 
 

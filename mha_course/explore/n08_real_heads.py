@@ -82,11 +82,17 @@ def _picture(encoded: Encoded, layer: int, head: int, hide_ends: bool) -> Scene:
     lines = Words(large, row=it, head=head, title="what each word looks at")
     small = [
         _map(
-            encoded, layer, i, hide_ends,
-            title=f"{i}", picks=("head", i), picked=i == head, bare=True,
+            encoded,
+            layer,
+            i,
+            hide_ends,
+            title=f"{i}",
+            picks=("head", i),
+            picked=i == head,
+            bare=True,
         )
         for i in range(N_HEADS)
-    ]  # fmt: skip
+    ]
     weights = encoded.weights[layer, head].round(decimals=4)
     parked = float(weights[:, [0, -1]].sum(dim=-1).mean())
     link, most = large.largest() or ("none", 0.0)
@@ -99,8 +105,8 @@ def _picture(encoded: Encoded, layer: int, head: int, hide_ends: bool) -> Scene:
         [[lines, large, Stack([small[i : i + 3] for i in range(0, N_HEADS, 3)], wide=0.9)]],
         caption=caption,
         alt=f"The weights of layer {layer}, head {head}, as ribbons between the words and as a "
-            f"large map; those of all {N_HEADS} heads of the layer, small.",
-    )  # fmt: skip
+        f"large map; those of all {N_HEADS} heads of the layer, small.",
+    )
 
 
 def places() -> Explorer:

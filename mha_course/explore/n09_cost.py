@@ -63,15 +63,27 @@ def scene(T: int = 1024, d_model: int = 512, h: int = 8, measured: Measured | No
         low, high = min(limits[0], *seen), max(limits[1], *seen)
         cores = [CORES.index(name.split(",")[0]) for name in lines]  # a colour for each core
         return Curve(
-            lengths, lines, heads=cores, marker=T, dashed=dashed, log_x=True, log_y=True,
-            limits=(low, high), x_name="T", y_name=unit, title=title,
-        )  # fmt: skip
+            lengths,
+            lines,
+            heads=cores,
+            marker=T,
+            dashed=dashed,
+            log_x=True,
+            log_y=True,
+            limits=(low, high),
+            x_name="T",
+            y_name=unit,
+            title=title,
+        )
 
     operations = Bars(
-        list(parts.values()), ["4 W", "Q Kᵀ", "A V"], name="operations",
-        limits=(0, axis_end(max(parts.values()))), steady=True,
+        list(parts.values()),
+        ["4 W", "Q Kᵀ", "A V"],
+        name="operations",
+        limits=(0, axis_end(max(parts.values()))),
+        steady=True,
         title=f"operations of the layer, T = {T:,}",
-    )  # fmt: skip
+    )
     rules = Table(
         [
             ["4 W", "four projections", "4 · 2 T d_model²"],

@@ -36,18 +36,30 @@ def scene(distance: int = 3, d_k: int = 16, base: int = 10_000) -> Scene:
     pairs = [f"{i}" for i in range(half)]
     backwards = int((shares[distance] < 0).sum())
     each = Bars(
-        shares[distance], pairs, name="cos of the angle", limits=(-1, 1),
+        shares[distance],
+        pairs,
+        name="cos of the angle",
+        limits=(-1, 1),
         title=f"each pair's score, {distance} apart",
-    )  # fmt: skip
+    )
     turns = Bars(
-        turn, pairs, name="tokens", log=True, limits=(1, 1e7),
-        reference=(float(distance), "distance"), title="tokens for a full turn of each pair",
-    )  # fmt: skip
+        turn,
+        pairs,
+        name="tokens",
+        log=True,
+        limits=(1, 1e7),
+        reference=(float(distance), "distance"),
+        title="tokens for a full turn of each pair",
+    )
     curve = Curve(
-        range(DISTANCES[-1] + 1), {"score": score.tolist()}, marker=distance, limits=(-1, 1),
-        x_name="distance in tokens", y_name="score / number of pairs",
+        range(DISTANCES[-1] + 1),
+        {"score": score.tolist()},
+        marker=distance,
+        limits=(-1, 1),
+        x_name="distance in tokens",
+        y_name="score / number of pairs",
         title="two equal rows, by their distance",
-    )  # fmt: skip
+    )
     return Scene(
         [[each, turns], [curve]],
         caption=f"Distance {distance}, d_k = {d_k}, base {number(base)}: the pairs add up to "

@@ -41,9 +41,12 @@ def scene(
     scores = Tiles(
         [[_score(i, j, visible, step) for j in range(T)] for i in range(T)],
         heads=[[0 if i == step and j in visible[i] else -1 for j in range(T)] for i in range(T)],
-        rows=positions, columns=positions, row_name="query of token", column_name="key of token",
+        rows=positions,
+        columns=positions,
+        row_name="query of token",
+        column_name="key of token",
         title=f"scores of one head, after step {step}",
-    )  # fmt: skip
+    )
     share = h // h_kv
     row = [_in_cache(j, visible[step], step) for j in range(T)]
     cache_tiles = Tiles(

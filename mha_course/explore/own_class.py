@@ -172,7 +172,9 @@ def in_model(
     return Explorer(
         {
             "text": widgets.Text(
-                value=text, description="sentence", continuous_update=False,
+                value=text,
+                description="sentence",
+                continuous_update=False,
                 layout={"width": "40em", "max_width": "100%"},
             ),
             "broken": widgets.RadioButtons(
@@ -181,7 +183,7 @@ def in_model(
         },
         partial(scene, kind, label=label),
         reach={"text": lambda **_: [text]},
-    )  # fmt: skip
+    )
 
 
 def scene(

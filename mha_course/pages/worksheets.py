@@ -169,8 +169,14 @@ def shapes(B: int, T: int, h: int, d_k: int) -> Iterator[Table]:
     module, x = MultiHeadAttention(h * d_k, h), torch.zeros(B, T, h * d_k)
     q = split_heads(x, h)
     context, weights = scaled_dot_product_attention(q, q, q, return_weights=True)
-    steps = {"projected": x, "split": q, "weights": weights, "context": context,
-             "merged": merge_heads(context), "output": module(x)}  # fmt: skip
+    steps = {
+        "projected": x,
+        "split": q,
+        "weights": weights,
+        "context": context,
+        "merged": merge_heads(context),
+        "output": module(x),
+    }
     for name, result in steps.items():
         yield wanted(name, str(tuple(result.shape)))
     yield wanted("parameters", sum(p.numel() for p in module.parameters()))
@@ -291,8 +297,10 @@ def page(drawn: Sequence[Sheet], seed: int, key: bool) -> str:
     """All sheets in one file, each on a page of its own; with the answers if it is the key."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters["prose"] = _prose
     template = environment.get_template("worksheets.html.j2")
     return template.render(sheets=drawn, seed=seed, key=key)

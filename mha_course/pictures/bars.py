@@ -69,10 +69,15 @@ class Bars(Panel):
                 raise ValueError(f"reference must be (value, name), got {say(self.reference)}")
             reference = float(array_of(level, "reference[0]", (0,))), text_of(name[0])
         self._set(
-            values=values, series=series, heads=heads, roles=roles, limits=limits,
-            decimals=decimals, reference=reference,
+            values=values,
+            series=series,
+            heads=heads,
+            roles=roles,
+            limits=limits,
+            decimals=decimals,
+            reference=reference,
             labels=labels_of(self.labels, "labels", values.shape[1]),
-        )  # fmt: skip
+        )
 
     def text(self, series: int, bar: int) -> str:
         """What a bar says: "jumped = .85", with its series where there are several."""

@@ -12,8 +12,15 @@ from mha_lesson.refusals import MOST, require_whole
 # Okabe and Ito's colours (2008), the three light ones darker: a line of each reaches 3 : 1 on white
 # and on dark pages; and no eye takes two for one that could tell theirs. Black is a grey.
 HEADS = (
-    "#0072B2", "#BE8B11", "#009E73", "#D55E00", "#CC79A7", "#549AC9", "#7D800A", "#808080",
-)  # fmt: skip
+    "#0072B2",
+    "#BE8B11",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#549AC9",
+    "#7D800A",
+    "#808080",
+)
 # What a vector is for: query, key, value, or what a layer puts out (and takes in). Every eye can
 # tell them from each other and from the heads' colours, and they are dark enough for text.
 ROLES = {"query": "#962FEF", "key": "#89561B", "value": "#346875", "output": "#C627A7"}

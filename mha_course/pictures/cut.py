@@ -81,8 +81,10 @@ class Cut(Panel):
         require_whole("layer", self.layer, 0, MOST)
         if self.cut is not None:
             require_whole("cut", self.cut, 0, T + 1)
-        rows = {name: array_of(getattr(self, name), name, (1,)) for name in
-                ("weights", "own", "rescaled")}  # fmt: skip
+        rows = {
+            name: array_of(getattr(self, name), name, (1,))
+            for name in ("weights", "own", "rescaled")
+        }
         tables = {name: array_of(getattr(self, name), name, (2,)) for name in ("widest", "moves")}
         self._set(labels=labels_of(self.labels, "labels", T), **rows, **tables)
 
@@ -117,11 +119,14 @@ class Cut(Panel):
         """What the browser draws, and computes with."""
         arrays = ("widest", "weights", "own", "rescaled", "moves")
         return {
-            "labels": list(self.labels), "text": self.text, "word": self.word,
-            "layer": self.layer, "head": self.head,
+            "labels": list(self.labels),
+            "text": self.text,
+            "word": self.word,
+            "layer": self.layer,
+            "head": self.head,
             "words": list(self.words),
             "arrays": {name: put(getattr(self, name)) for name in arrays},
-        }  # fmt: skip
+        }
 
     @property
     def shares(self) -> np.ndarray:

@@ -223,8 +223,10 @@ def _scripted(mark: Text, pieces: Sequence[tuple[str, str]], axes: Axes) -> None
     fonts = [FontProperties(family="DejaVu Sans", size=_points(s), weight=weight) for s in sizes]
     canvas: Any = axes.figure.canvas
     measure = canvas.get_renderer().get_text_width_height_descent
-    wide = [measure(text, font, False)[0] / DENSITY
-            for (text, _), font in zip(pieces, fonts, strict=True)]  # fmt: skip
+    wide = [
+        measure(text, font, False)[0] / DENSITY
+        for (text, _), font in zip(pieces, fonts, strict=True)
+    ]
     before = {"left": 0.0, "center": 0.5, "right": 1.0}[mark.align] * sum(wide)
     for (text, sign), font, width in zip(pieces, fonts, wide, strict=True):
         down = marks.SHIFTS.get(sign, 0.0) * mark.size

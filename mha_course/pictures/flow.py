@@ -19,8 +19,15 @@ from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, arrow, te
 from mha_course.pictures.panel import FOLDED, Panel, Piece, Texts
 
 SQUARES = ("products", "scores", "masked", "weights")  # (T, T) each
-ROLE = {"x": "output", "q": "query", "k": "key", "v": "value", "context": "value",
-        "concat": "value", "output": "output"}  # fmt: skip
+ROLE = {
+    "x": "output",
+    "q": "query",
+    "k": "key",
+    "v": "value",
+    "context": "value",
+    "concat": "value",
+    "output": "output",
+}
 TITLE = 18.0  # the height of a block's title
 SIDES = (*range(16, 1, -1), 1.5, 1.0, 0.5)  # of a cell of a (T, T) block
 MODEL = 384.0  # the most that a matrix of d_model columns may take
@@ -66,8 +73,11 @@ class Flow(Panel):
     sizeless = frozenset({"shown", "pick", "by_hand", "writes", "bias"})
 
     def _check(self) -> None:
-        arrays = {name: None if v is None else np.asarray(v, np.float32)
-                for name in ("w_o", "writes", "bias") for v in [getattr(self, name)]}  # fmt: skip
+        arrays = {
+            name: None if v is None else np.asarray(v, np.float32)
+            for name in ("w_o", "writes", "bias")
+            for v in [getattr(self, name)]
+        }
         words = {"shown": tuple(self.shown), "words": tuple(self.words)}
         self._set(blocks=dict(self.blocks), **words, **arrays)
 

@@ -108,11 +108,16 @@ class Heatmap(Panel):
         if decimals is None and max(abs(limits[0]), abs(limits[1])) <= 1 and (seen % 1 != 0).any():
             decimals = 2
         self._set(
-            values=values, blocked=blocked, limits=limits, colours=colours, marks=marks,
+            values=values,
+            blocked=blocked,
+            limits=limits,
+            colours=colours,
+            marks=marks,
             numbers=False if self.mask else self.numbers,
             rows=labels_of(self.rows, "rows", values.shape[0]),
-            columns=labels_of(self.columns, "columns", values.shape[1]), decimals=decimals,
-        )  # fmt: skip
+            columns=labels_of(self.columns, "columns", values.shape[1]),
+            decimals=decimals,
+        )
 
     @property
     def by_row(self) -> bool:
@@ -353,11 +358,15 @@ class HeatmapCells(Cells):
         panel = self.panel
         names = "limits", "colours", "by_row", "marks", "decimals", "mask"
         return {
-            "kind": "heatmap", **self.grid(), "numbers": self.numbers,
+            "kind": "heatmap",
+            **self.grid(),
+            "numbers": self.numbers,
             **{name: getattr(panel, name) for name in names},
-            "key": self.key, "shape": panel.values.shape, "picks": tuple(panel.picks or ()) or None,
+            "key": self.key,
+            "shape": panel.values.shape,
+            "picks": tuple(panel.picks or ()) or None,
             **values_sent(panel, put),
-        }  # fmt: skip
+        }
 
 
 def values_sent(panel: Heatmap, put: Callable[[Any], int]) -> dict[str, Any]:

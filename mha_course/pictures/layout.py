@@ -24,10 +24,16 @@ SCREEN = 420  # with controls and sentence it takes 560 px of a laptop's screen
 
 
 _SIZES = (
-    Sizes(27, 160, 20, 24), Sizes(22, 130, 18, 22), Sizes(18, 115, 16, 20),
-    Sizes(15, 104, 14, 19), Sizes(13, 96, 12, 18), Sizes(11.5, 88, 12, 18),
-    Sizes(10, 80, 10, 17), Sizes(8, 72, 8, 17), Sizes(6, 64, 8, 17),
-)  # fmt: skip
+    Sizes(27, 160, 20, 24),
+    Sizes(22, 130, 18, 22),
+    Sizes(18, 115, 16, 20),
+    Sizes(15, 104, 14, 19),
+    Sizes(13, 96, 12, 18),
+    Sizes(11.5, 88, 12, 18),
+    Sizes(10, 80, 10, 17),
+    Sizes(8, 72, 8, 17),
+    Sizes(6, 64, 8, 17),
+)
 
 
 _Most = tuple[int, int]  # panels in a row: with plots among them, and of heatmaps alone
@@ -134,8 +140,11 @@ def draw_rows(
                     panel,
                     rows=not panel.bare and not (c and _same(panel, row[c - 1], "rows")),
                     columns=not panel.bare
-                    and not (r + 1 < len(grid) and c < len(grid[r + 1])
-                             and _same(panel, grid[r + 1][c], "columns")),
+                    and not (
+                        r + 1 < len(grid)
+                        and c < len(grid[r + 1])
+                        and _same(panel, grid[r + 1][c], "columns")
+                    ),
                     bar=bars,
                     page=page,
                     sizes=sizes,
@@ -144,7 +153,7 @@ def draw_rows(
                 for c, panel in enumerate(row)
             ]
             for r, row in enumerate(grid)
-        ]  # fmt: skip
+        ]
         drawn, lefts = _fit(pieces, width)
         for row, ones in zip(pieces, drawn, strict=True):
             top += sizes.gap if drawing.parts else 0

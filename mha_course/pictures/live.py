@@ -217,9 +217,14 @@ class Explorer:
             return _state(self.scene_at(**at), WIDTHS)
 
         return states.pack_states(
-            self.controls, self.reach, state_at, _plain, WIDTHS,
-            play=self.play, requests=self._requests,
-        )  # fmt: skip
+            self.controls,
+            self.reach,
+            state_at,
+            _plain,
+            WIDTHS,
+            play=self.play,
+            requests=self._requests,
+        )
 
     def _state_anew(self, width: int, *values: Any) -> State:
         scene = self.scene_at(**dict(zip(self.controls, values, strict=True)))

@@ -117,14 +117,16 @@ def pack_states(
     longest: dict[str, Positions] = {key: [] for key in controls}
 
     def keep(state: State) -> int:
-        states.append({
-            **state.words,
-            "arrays": [arrays[raw] for raw in state.arrays],
-            "layouts": [
-                layouts[width, height, *_steps([marks[mark] for mark in drawn])]
-                for width, height, drawn in state.layouts
-            ],
-        })  # fmt: skip
+        states.append(
+            {
+                **state.words,
+                "arrays": [arrays[raw] for raw in state.arrays],
+                "layouts": [
+                    layouts[width, height, *_steps([marks[mark] for mark in drawn])]
+                    for width, height, drawn in state.layouts
+                ],
+            }
+        )
         return len(states) - 1
 
     def below(at: dict[str, Any], moved: bool) -> Generator[None, None, Any]:

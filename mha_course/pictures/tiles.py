@@ -158,9 +158,17 @@ class TileCells(Cells):
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         panel = self.panel
         names = (
-            "labels", "says", "rows", "columns", "row_name", "column_name", "break_rows",
-            "break_columns", "copied", "title",
-        )  # fmt: skip
+            "labels",
+            "says",
+            "rows",
+            "columns",
+            "row_name",
+            "column_name",
+            "break_rows",
+            "break_columns",
+            "copied",
+            "title",
+        )
         grids = {
             name: tuple(map(tuple, getattr(panel, name).astype(int).tolist()))
             for name in ("heads", "links", "wrong")

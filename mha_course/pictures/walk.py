@@ -82,8 +82,10 @@ class Arrows(OwnMark):
 
     @property
     def _corners(self) -> list[tuple[float, float]]:
-        return [(self.x + a * self.unit, self.y - b * self.unit)
-                for a, b in self.panel.corners().tolist()]  # fmt: skip
+        return [
+            (self.x + a * self.unit, self.y - b * self.unit)
+            for a, b in self.panel.corners().tolist()
+        ]
 
     def parts(self) -> Iterator[tuple[Path, Path]]:
         """Each arrow and its tip, the dashed sum first; of no length, still as many."""
@@ -105,10 +107,13 @@ class Arrows(OwnMark):
                 at = middle - 1j * (b - a) * math.copysign(11 / far, self.y - middle.imag)
             elif far >= 1:
                 at = max(
-                    (middle + size * cmath.rect(1, turn * math.pi / 6)
-                     for size in (11, 15, 20) for turn in range(12)),
+                    (
+                        middle + size * cmath.rect(1, turn * math.pi / 6)
+                        for size in (11, 15, 20)
+                        for turn in range(12)
+                    ),
                     key=lambda spot: min(12.0, *(_between(spot, *line) for line in lines)),
-                )  # fmt: skip
+                )
             else:
                 continue
             lines.append((at - 6, at + 6))  # no other number comes here
@@ -134,7 +139,10 @@ def _with_tip(
     far = math.hypot(x - x0, y - y0)
     size = min(7.0, far) / (far or 1.0)
     back = [((x0 - x) * size, (y0 - y) * size)]
-    wings = [(x + a * c - b * s, y + a * s + b * c) for a, b in back
-             for c, s in ((0.87, 0.5), (0.87, -0.5))]  # fmt: skip
+    wings = [
+        (x + a * c - b * s, y + a * s + b * c)
+        for a, b in back
+        for c, s in ((0.87, 0.5), (0.87, -0.5))
+    ]
     tip = Path((wings[0], (x, y), wings[1]), colour, width=2.5)
     return Path(line, colour, dashed=dashed, width=2.5), tip

@@ -76,10 +76,13 @@ class Words(Panel):
         every = math.ceil(11.5 / pitch)
         ends = (margin - 7, "right"), (margin + width + 7, "left")
         for labels, (x, align) in zip(sides, ends, strict=True):
-            drawing.add(*(
-                Text(x, top + (i + 0.5) * pitch, label, align=align)
-                for i, label in enumerate(labels) if i % every == 0 and label
-            ))  # fmt: skip
+            drawing.add(
+                *(
+                    Text(x, top + (i + 0.5) * pitch, label, align=align)
+                    for i, label in enumerate(labels)
+                    if i % every == 0 and label
+                )
+            )
         bottom = top + pitch * max(map(len, sides))
         names = (weights.row_name, "right"), (weights.column_name, "left")
         for (name, align), (x, _) in zip(names, ends, strict=True):
@@ -107,7 +110,14 @@ class Ribbons(OwnMark):
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         return {
-            "kind": "ribbons", "x": self.x, "y": self.y, "w": self.width, "h": self.pitch,
-            "margin": self.margin, "colour": self.colour, "row": self.panel.row,
-            **values_sent(self.panel.weights, put), "title": self.panel.title,
-        }  # fmt: skip
+            "kind": "ribbons",
+            "x": self.x,
+            "y": self.y,
+            "w": self.width,
+            "h": self.pitch,
+            "margin": self.margin,
+            "colour": self.colour,
+            "row": self.panel.row,
+            **values_sent(self.panel.weights, put),
+            "title": self.panel.title,
+        }

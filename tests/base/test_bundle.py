@@ -25,9 +25,11 @@ def test_each_file_once_after_those_it_imports(tmp_path):
     )
     made = bundle(tmp_path / "room/entry.js")
     assert made.splitlines() == [
-        "export const a = 1;", "export const c = 2; // beside",
-        "export const b = a + 1;", "export default a + b + c;",
-    ]  # fmt: skip
+        "export const a = 1;",
+        "export const c = 2; // beside",
+        "export const b = a + 1;",
+        "export default a + b + c;",
+    ]
 
 
 def test_a_circle_is_refused(tmp_path):

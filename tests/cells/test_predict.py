@@ -100,8 +100,11 @@ def share_that_prefers_blocked() -> float:
     open_mask = torch.zeros(2, 6, 6, dtype=torch.bool)
     scores = n04_masks.attend(open_mask, n04_masks.BLOCKED)[0].double().numpy() + mask
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-    rows = [(row[m].mean(), row[~m].mean()) for row, m in zip(
-        weights.reshape(12, 6), mask.reshape(12, 6), strict=True) if m.any()]  # fmt: skip
+    rows = [
+        (row[m].mean(), row[~m].mean())
+        for row, m in zip(weights.reshape(12, 6), mask.reshape(12, 6), strict=True)
+        if m.any()
+    ]
     return sum(blocked > seen for blocked, seen in rows) / len(rows)
 
 
@@ -335,10 +338,18 @@ def test_colab_gets_the_source_of_the_note_at_first_and_with_each_guess(monkeypa
 
 @pytest.mark.parametrize(
     "text",
-    ["", "8", "Guesses: ", "Guesses: [", "Guesses: [1]", 'Guesses: {"scaling_sharp": ["8"]}',
-     'Guesses: {"x": "8"}', "Guesses: " + "[" * 100_000],
+    [
+        "",
+        "8",
+        "Guesses: ",
+        "Guesses: [",
+        "Guesses: [1]",
+        'Guesses: {"scaling_sharp": ["8"]}',
+        'Guesses: {"x": "8"}',
+        "Guesses: " + "[" * 100_000,
+    ],
     ids=range(8),
-)  # fmt: skip
+)
 def test_what_is_no_guess_counts_as_none(text):
     assert predictions.guesses_in(text) == {}
 

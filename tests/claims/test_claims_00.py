@@ -57,8 +57,11 @@ def test_the_sample_of_a_report_is_what_the_check_says():
 PAGE = (notebooks.FOLDER / "WORDS.md").read_text(encoding="utf-8").replace(r"\text{model}", "model")
 WORDS = re.findall(r"^\| ([a-z, ]+) \|", PAGE.split("## Symbols")[0], re.M)[1:]
 SYMBOLS = {  # each, and a word by which a text says what it is
-    "B": "batch", "T": "tokens", "h": "heads", **dict.fromkeys(("d_model", "d_k", "d_v"), "numbers")
-}  # fmt: skip
+    "B": "batch",
+    "T": "tokens",
+    "h": "heads",
+    **dict.fromkeys(("d_model", "d_k", "d_v"), "numbers"),
+}
 
 
 @cache

@@ -100,8 +100,9 @@ def test_a_single_head_gets_the_masks_of_all_sequences(B, T):
     scores, masks = torch.zeros(B, 1, T, T), scores_and_mask(1, B, T, T)[1]
     masked = scores.masked_fill(masks, -math.inf)
     assert masked.shape == (B, B, T, T)
-    assert all(torch.equal(masked[b, head].isinf(), masks[head])
-               for b in range(B) for head in range(B))  # fmt: skip
+    assert all(
+        torch.equal(masked[b, head].isinf(), masks[head]) for b in range(B) for head in range(B)
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -81,9 +81,11 @@ def test_the_three_starts_have_their_published_bounds(seed, d_model, h):
     for weight, bound in (
         (nn.Linear(d_model, d_model).weight, 1 / math.sqrt(d_model)),
         (nn.MultiheadAttention(d_model, h).in_proj_weight, math.sqrt(6 / (4 * d_model))),
-        *((third, math.sqrt(3 / d_model))
-          for third in MultiHeadAttention(d_model, h).w_qkv.weight.chunk(3)),
-    ):  # fmt: skip
+        *(
+            (third, math.sqrt(3 / d_model))
+            for third in MultiHeadAttention(d_model, h).w_qkv.weight.chunk(3)
+        ),
+    ):
         assert 0.99 * bound < weight.abs().max() <= bound * (1 + 1e-6)
         assert abs(weight.std() / (bound / math.sqrt(3)) - 1) < 0.05, "evenly spread"
     out = nn.MultiheadAttention(d_model, h).out_proj.weight

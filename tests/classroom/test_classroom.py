@@ -162,17 +162,24 @@ def test_whose_file_it_is(tmp_path, roster, whose):
             write(tmp_path / f"in/{file}.ipynb")
     found = {name: held for name, (held, _) in by_name(tmp_path / "in", roster).items()}
     assert found == {
-        name: sorted(files.shown(f"{file}.ipynb") for file, of in whose.items()
-                     if of == name and not file.startswith("no file"))
-        for name in whose.values() if name
-    }  # fmt: skip
+        name: sorted(
+            files.shown(f"{file}.ipynb")
+            for file, of in whose.items()
+            if of == name and not file.startswith("no file")
+        )
+        for name in whose.values()
+        if name
+    }
 
 
 @pytest.mark.parametrize(
     ("raw", "says"),
-    [(b"name\n", "names nobody"), (None, "cannot be read as CSV"),
-     (b"Anna Berg,ab1\nAnna Berg,ab2\n", "more than one Anna Berg")],
-)  # fmt: skip
+    [
+        (b"name\n", "names nobody"),
+        (None, "cannot be read as CSV"),
+        (b"Anna Berg,ab1\nAnna Berg,ab2\n", "more than one Anna Berg"),
+    ],
+)
 def test_a_roster_that_cannot_be_used_is_refused(tmp_path, raw, says):
     roster = tmp_path / "class.csv"
     with pytest.raises(SystemExit, match=says):
@@ -201,10 +208,15 @@ def test_on_equal_times_the_last_by_number_counts(tmp_path):
 
 @pytest.mark.parametrize(
     ("file", "number"),
-    [("03_splitting_into_heads_21_nov", "03"), ("03_splitting_v10_b", "03"),
-     ("04_masking_23_11_done", "04"), ("12_mine_of_03_splitting_into_heads", "03"),
-     ("03_my_own_name", "03"), ("2026_11_homework", "11")],
-)  # fmt: skip
+    [
+        ("03_splitting_into_heads_21_nov", "03"),
+        ("03_splitting_v10_b", "03"),
+        ("04_masking_23_11_done", "04"),
+        ("12_mine_of_03_splitting_into_heads", "03"),
+        ("03_my_own_name", "03"),
+        ("2026_11_homework", "11"),
+    ],
+)
 def test_a_date_behind_the_name_is_no_number_of_a_notebook(tmp_path, file, number):
     write(tmp_path / f"ada/{file}.ipynb")
     [ada] = files.learners(tmp_path, tmp_path)
@@ -251,8 +263,15 @@ def test_nothing_but_an_ordinary_file_is_opened(tmp_path):
     held, others = by_name(tmp_path)["ada"]
     assert held == []
     for name, why in others.items():
-        expected = {"1": "not an ordinary", "2": "a link", "3": "a link", "6": ".py",
-                    "7": "not an ordinary", "8": "not an ordinary", "o": "a link"}  # fmt: skip
+        expected = {
+            "1": "not an ordinary",
+            "2": "a link",
+            "3": "a link",
+            "6": ".py",
+            "7": "not an ordinary",
+            "8": "not an ordinary",
+            "o": "a link",
+        }
         assert expected[Path(name).name[1]] in why, (name, why)
     assert len(others) == (7 if os.geteuid() == 0 else 6)
 
@@ -267,8 +286,11 @@ def test_what_cannot_be_read_is_no_verdict_and_says_what_to_do_on_the_learners_p
     row = Row(ada, [grading.one(hand_in, Limits()) for hand_in in ada.notebooks])
     pages.save([row], tmp_path)
     page = (tmp_path / "learners/ada.html").read_text(encoding="utf-8")
-    for name, says in {"causal_mask": "clear its outputs", "split_heads": "hand in the notebook",
-                       "attention": "without a notebook"}.items():  # fmt: skip
+    for name, says in {
+        "causal_mask": "clear its outputs",
+        "split_heads": "hand in the notebook",
+        "attention": "without a notebook",
+    }.items():
         assert row.state(name) == (UNKNOWN if name != "attention" else MISSING) and says in page
 
 
@@ -334,8 +356,9 @@ def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
     write(tmp_path / "ada/04_mine.ipynb", "x = 3")
     ada, bob, eve = files.learners(tmp_path, tmp_path)
     assert [(h.notebook, h.note[:18]) for h in ada.notebooks] == [
-        ("03", "its name says 04, "), ("04", "")
-    ]  # fmt: skip
+        ("03", "its name says 04, "),
+        ("04", ""),
+    ]
     assert bob.notebooks[0].note.startswith("its name has no number")
     assert (eve.notebooks[0].notebook, eve.notebooks[0].note) == ("03", "")
 
@@ -359,8 +382,9 @@ def test_a_file_that_is_exchanged_after_the_look_is_not_opened_either(tmp_path):
     with pytest.raises(OSError):
         files.content(HandIn(path, "x", "", 0))
     assert grading.one(HandIn(path, "x", "03", 0), Limits()).states == {
-        "split_heads": UNKNOWN, "merge_heads": UNKNOWN,
-    }  # fmt: skip
+        "split_heads": UNKNOWN,
+        "merge_heads": UNKNOWN,
+    }
 
 
 def test_no_notebook_has_to_search_the_machine_for_fonts(tmp_path, monkeypatch):
@@ -446,9 +470,12 @@ def test_a_timeout_is_tried_again_once(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("stands", "wall", "advice"),
-    [({"bwrap", "unshare"}, "bubblewrap", ""), ({"unshare"}, "unshare", "apt-get install"),
-     ({}, "limits only", "apt-get install")],
-)  # fmt: skip
+    [
+        ({"bwrap", "unshare"}, "bubblewrap", ""),
+        ({"unshare"}, "unshare", "apt-get install"),
+        ({}, "limits only", "apt-get install"),
+    ],
+)
 def test_a_weaker_wall_is_named_before_anything_runs(
     tmp_path, monkeypatch, capsys, stands, wall, advice
 ):
@@ -906,10 +933,14 @@ def test_an_answer_is_found_wherever_it_stands_and_nothing_else_is_one(judge, ce
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("broken", "why"),
-    [("def split_heads(x, n_heads)\n    return x", "SyntaxError"), ("def split_heads(", "Syntax"),
-     ("def split_heads(x, n: missing):\n    return x", "NameError"),
-     ("split_heads = " + "-" * 20_000 + "1", "Error"), ("split_heads = '\0'", "Error")],
-)  # fmt: skip
+    [
+        ("def split_heads(x, n_heads)\n    return x", "SyntaxError"),
+        ("def split_heads(", "Syntax"),
+        ("def split_heads(x, n: missing):\n    return x", "NameError"),
+        ("split_heads = " + "-" * 20_000 + "1", "Error"),
+        ("split_heads = '\0'", "Error"),
+    ],
+)
 def test_a_cell_that_stops_is_reported_with_its_error_and_costs_no_other(judge, broken, why):
     made = judge(FIRST, broken, ASK, *solved("merge_heads"), names=["split_heads", "merge_heads"])
     assert made.states == {"split_heads": TRIED, "merge_heads": DONE}
@@ -920,16 +951,27 @@ def test_a_cell_that_stops_is_reported_with_its_error_and_costs_no_other(judge, 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("body", "says"),
-    [("while True: pass", "interrupted before it returned"),
-     ("import time; time.sleep(99)", "interrupted before it returned"),
-     ("while True:\n        try: __import__('time').sleep(9)\n        except BaseException: pass",
-      sandboxed.LATE)],
-)  # fmt: skip
+    [
+        ("while True: pass", "interrupted before it returned"),
+        ("import time; time.sleep(99)", "interrupted before it returned"),
+        (
+            "while True:\n        try: __import__('time').sleep(9)\n"
+            "        except BaseException: pass",
+            sandboxed.LATE,
+        ),
+    ],
+)
 def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
     """By the processor's seconds and by the clock, which runs slower on a busy machine."""
     endless = f"def merge_heads(x):\n    {body}"
-    made = judge(FIRST, endless, "check.merge_heads(merge_heads)", *solved("split_heads"),
-                 seconds=0.5, names=["merge_heads", "split_heads"])  # fmt: skip
+    made = judge(
+        FIRST,
+        endless,
+        "check.merge_heads(merge_heads)",
+        *solved("split_heads"),
+        seconds=0.5,
+        names=["merge_heads", "split_heads"],
+    )
     assert made.states == {"merge_heads": TRIED, "split_heads": DONE}
     # On a busy machine the clock may run out before the answer itself begins.
     found = made.words["merge_heads"]
@@ -938,8 +980,15 @@ def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
 
 # --- whole notebooks --------------------------------------------------------------------------
 
-FORGED = {"name": "split_heads", "state": "done", "slips": [], "words": "passed", "cells": [0],
-          "code": "<script>", "end": True}  # fmt: skip
+FORGED = {
+    "name": "split_heads",
+    "state": "done",
+    "slips": [],
+    "words": "passed",
+    "cells": [0],
+    "code": "<script>",
+    "end": True,
+}
 WRITES_LINES = f"""
 import json, os
 def write(*_):
@@ -975,18 +1024,24 @@ FORGERS = [
     (WRITES_LINES, "def split_heads(x, n_heads):\n    write()"),
     (WRITES_LINES, "@write\ndef split_heads(x, n_heads):\n    return x"),
     (WRITES_LINES, "class A:\n    write()\nsplit_heads = A", "import os\nos._exit(0)"),
-    ("torch.equal = torch.allclose = lambda *_: True", "torch.Tensor.__eq__ = torch.equal",
-     DIRECT_VIEW),
+    (
+        "torch.equal = torch.allclose = lambda *_: True",
+        "torch.Tensor.__eq__ = torch.equal",
+        DIRECT_VIEW,
+    ),
     ("check.split_heads = lambda f: check.Report('split_heads', True)", DIRECT_VIEW, ASK),
     ("class check:\n    def split_heads(f):\n        print('right.')", DIRECT_VIEW, ASK),
     (PATCHES, "patch()", DIRECT_VIEW, ASK),
     (PATCHES, "def split_heads(x, n_heads):\n    patch()\n    return x"),
     (PATCHES, f"def patched(f):\n    patch()\n    return f\n\n\n@patched\n{DIRECT_VIEW}"),
-    ("import json\njson.dump({'split_heads': 'done'}, open('.progress.json', 'w'))",
-     "open('.copied.json', 'w').write('{}')", "print(check.progress())"),
+    (
+        "import json\njson.dump({'split_heads': 'done'}, open('.progress.json', 'w'))",
+        "open('.copied.json', 'w').write('{}')",
+        "print(check.progress())",
+    ),
     ("import sys\nsys.modules['mha_course.classroom.values'] = sys", DIRECT_VIEW),
     (RIGHT, DIRECT_VIEW, "check.split_heads.right = split_heads", ASK),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("forged", FORGERS)
@@ -1055,16 +1110,28 @@ def graded(tmp_path_factory):
     outside = folder.parent / "written.txt"
     guessed = {"scaling_sharp": "256", "scaling_root": "<b>", "no": 1}
     write(folder / "ada/all.ipynb", raw=noting(guessed, FIRST, *solved(*SOLUTIONS)))
-    write(folder / "leo/03_splitting_into_heads.ipynb", FIRST, WRITES_LINES, "write()", DIRECT_VIEW,
-          "check.split_heads(split_heads)", *solved("causal_mask"),
-          "x = torch.ones(10 * 2**30, dtype=torch.uint8)", "1 / 0", "input()", "%%bash\necho x",
-          f"open({str(outside)!r}, 'w').write('x')",
-          f"import pathlib\npathlib.Path({str(outside)!r}).touch()", "import os; os.system('true')",
-          "import socket; socket.create_connection(('127.0.0.1', 9))",
-          "open('mine.txt', 'w').write('x')",
-          "for _ in range(300): check.causal_mask(3)",
-          "exec(\"def merge_heads(x):\\n    return x.transpose(1, 2).flatten(2)\")",
-          "check.merge_heads(merge_heads)", "import os; os._exit(0)")  # fmt: skip
+    write(
+        folder / "leo/03_splitting_into_heads.ipynb",
+        FIRST,
+        WRITES_LINES,
+        "write()",
+        DIRECT_VIEW,
+        "check.split_heads(split_heads)",
+        *solved("causal_mask"),
+        "x = torch.ones(10 * 2**30, dtype=torch.uint8)",
+        "1 / 0",
+        "input()",
+        "%%bash\necho x",
+        f"open({str(outside)!r}, 'w').write('x')",
+        f"import pathlib\npathlib.Path({str(outside)!r}).touch()",
+        "import os; os.system('true')",
+        "import socket; socket.create_connection(('127.0.0.1', 9))",
+        "open('mine.txt', 'w').write('x')",
+        "for _ in range(300): check.causal_mask(3)",
+        'exec("def merge_heads(x):\\n    return x.transpose(1, 2).flatten(2)")',
+        "check.merge_heads(merge_heads)",
+        "import os; os._exit(0)",
+    )
     write(folder / "zoe/01_scaled.ipynb")
     write(folder / "zoe/03_splitting_into_heads.ipynb", raw=b'{"cells": [')
     write(folder / "zoe/04_masking.zip", raw=b"PK")
@@ -1202,8 +1269,10 @@ def test_points_are_counted_by_notebook(tmp_path):
         assert len({*heads}) == len(heads), "two columns of one name"
     books = {head: ada[head] for head in ada if re.match(r"\d\d \(of", head)}
     assert {head: n for head, n in books.items() if n != "0"} == {
-        "03 (of 2)": "1", "06 (of 1)": "1", "07 (of 2)": "1"
-    }  # fmt: skip
+        "03 (of 2)": "1",
+        "06 (of 1)": "1",
+        "07 (of 2)": "1",
+    }
     assert sum(int(re.search(r"of (\d+)", head)[1]) for head in books) == len(NAMES)
     assert sum(map(int, books.values())) == int(ada["all"]) == 3
     assert {bob[head] for head in books} == {"0"}
@@ -1237,10 +1306,15 @@ def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("mark", "lines"),
-    [(",", ["Student,ID,SIS Login ID", "Points Possible,,", "Ada L,17,ada5", "Bob,19,b7"]),
-     (";", ["Name;Email address;ID number", "Ada L;ada@example.org;ada5", "Bob;b@example.org;b7"])],
+    [
+        (",", ["Student,ID,SIS Login ID", "Points Possible,,", "Ada L,17,ada5", "Bob,19,b7"]),
+        (
+            ";",
+            ["Name;Email address;ID number", "Ada L;ada@example.org;ada5", "Bob;b@example.org;b7"],
+        ),
+    ],
     ids=["Canvas", "Moodle"],
-)  # fmt: skip
+)
 def test_points_stand_in_the_rosters_own_columns(tmp_path, monkeypatch, mark, lines):
     """So that the system that wrote it finds its people again."""
     states = {"split_heads": DONE, "merge_heads": OPEN}
@@ -1307,12 +1381,19 @@ def test_answers_are_alike_whatever_their_own_names_are_and_not_if_torchs_differ
 def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
     code = "def split_heads(x): return '</code><script>alert(1)</script>'"
     made = [
-        row("=HYPERLINK(1)", states={"split_heads": TRIED}, code={"split_heads": code},
-            words={"split_heads": "@SUM(1) <b>"}),
-        row("<img src=x>" + "a long name " * 5, states={"split_heads": DONE},
-            code={"split_heads": code}),
+        row(
+            "=HYPERLINK(1)",
+            states={"split_heads": TRIED},
+            code={"split_heads": code},
+            words={"split_heads": "@SUM(1) <b>"},
+        ),
+        row(
+            "<img src=x>" + "a long name " * 5,
+            states={"split_heads": DONE},
+            code={"split_heads": code},
+        ),
         row("<IMG_src=x>", note="<i>"),
-    ]  # fmt: skip
+    ]
     pages.save(made, tmp_path)
     for name in ("solved", "answers"):
         lines = table(tmp_path / f"{name}.csv")

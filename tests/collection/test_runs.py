@@ -89,8 +89,12 @@ def head_count_facts(losses: torch.Tensor) -> list[bool]:
 def parts_facts(losses: torch.Tensor) -> list[bool]:
     """From every seed: what pays is attention that is learned."""
     whole, uniform, no_attention, no_feed_forward, swapped = losses
-    gains = (no_attention - whole > 0.4, no_attention - no_feed_forward > 0.1,
-             uniform - whole > 0.2, swapped > no_attention)  # fmt: skip
+    gains = (
+        no_attention - whole > 0.4,
+        no_attention - no_feed_forward > 0.1,
+        uniform - whole > 0.2,
+        swapped > no_attention,
+    )
     return [bool(gain.all()) for gain in gains]
 
 
@@ -102,15 +106,29 @@ def draws_facts(ends: torch.Tensor) -> list[bool]:
 
 
 TOO_GOOD = {
-    "softmax_over_queries", "mask_after_softmax", "merged_unmoved", "scores_times_mask",
-    "fill_tiny", "mask_inverted", "mask_along_queries", "mask_dropped",
-}  # fmt: skip
+    "softmax_over_queries",
+    "mask_after_softmax",
+    "merged_unmoved",
+    "scores_times_mask",
+    "fill_tiny",
+    "mask_inverted",
+    "mask_along_queries",
+    "mask_dropped",
+}
 FAILED = {
-    "softmax_over_heads", "softmax_over_batch", "scale_upside_down", "merged_as_heads_first",
+    "softmax_over_heads",
+    "softmax_over_batch",
+    "scale_upside_down",
+    "merged_as_heads_first",
     "over_the_batch",
-}  # fmt: skip
-NEAREST = ("right", "scale_d_model", "merged_unmoved", "softmax_over_batch",
-           "one_projection_for_all_heads")  # to the next fate  # fmt: skip
+}
+NEAREST = (
+    "right",
+    "scale_d_model",
+    "merged_unmoved",
+    "softmax_over_batch",
+    "one_projection_for_all_heads",
+)  # to the next fate
 
 
 def fates_facts(ends: torch.Tensor) -> list[bool]:
@@ -140,8 +158,10 @@ def glorot_facts(ends: torch.Tensor) -> list[bool]:
 
 
 def two_fates_facts(ends: torch.Tensor) -> list[bool]:
-    return [bool(((ends[0] - runs.table("fates")[0])[0] > 0.08).all()),
-            bool((ends[1, 0] - ends[0, 0]).mean().abs() < 0.05)]  # fmt: skip
+    return [
+        bool(((ends[0] - runs.table("fates")[0])[0] > 0.08).all()),
+        bool((ends[1, 0] - ends[0, 0]).mean().abs() < 0.05),
+    ]
 
 
 def curve_facts(points: torch.Tensor) -> list[bool]:
@@ -222,13 +242,16 @@ def test_weights_are_those_that_were_stored():
 
 
 @pytest.mark.plain
-@pytest.mark.parametrize(("call", "words"), [
-    (lambda: runs.load("two sides"), "name must be one of"),
-    (lambda: runs.table("writer"), "name must be one of"),
-    (lambda: runs.load("writer", live=1), "live"),
-    (lambda: runs.load("writer", live=True, n_steps=0), "n_steps"),
-    (lambda: runs.load("writer", n_steps=7), "n_steps must be None"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: runs.load("two sides"), "name must be one of"),
+        (lambda: runs.table("writer"), "name must be one of"),
+        (lambda: runs.load("writer", live=1), "live"),
+        (lambda: runs.load("writer", live=True, n_steps=0), "n_steps"),
+        (lambda: runs.load("writer", n_steps=7), "n_steps must be None"),
+    ],
+)
 def test_refusals(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()

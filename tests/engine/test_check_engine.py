@@ -51,9 +51,15 @@ SPLIT = TOY(split_heads, make_cases=_wholes, gives=("heads (B, h, T, d_k)",))
 
 
 STUBS = (
-    ["..."], ["return ..."], ['raise NotImplementedError("your turn")'], ["d_k = x.shape", "..."],
-    ["pass"], ['"What it should do."'], ["y = x", "y"], ["return None"],
-)  # fmt: skip
+    ["..."],
+    ["return ..."],
+    ['raise NotImplementedError("your turn")'],
+    ["d_k = x.shape", "..."],
+    ["pass"],
+    ['"What it should do."'],
+    ["y = x", "y"],
+    ["return None"],
+)
 SOURCELESS = eval("lambda x, n_heads: None")
 
 
@@ -93,22 +99,27 @@ def _endless(x: Any, n_heads: Any) -> Any:
     return _endless(x, n_heads)
 
 
-@pytest.mark.parametrize("answer", [
-    *map(_raise, (SystemExit(), KeyboardInterrupt(), MemoryError(), BadError(), StopIteration())),
-    _endless,
-    lambda x, h: Evil(),
-    lambda x, h: [Evil()],
-    lambda x, h: "text",
-    lambda x, h: right(x, h).to(torch.complex64),
-    lambda x, h: torch.empty(0),
-    lambda x, h: x.resize_(1),
-    lambda: None,
-    lambda x, h, more: None,
-    3,
-    None,
-    "split_heads",
-    int,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *map(
+            _raise, (SystemExit(), KeyboardInterrupt(), MemoryError(), BadError(), StopIteration())
+        ),
+        _endless,
+        lambda x, h: Evil(),
+        lambda x, h: [Evil()],
+        lambda x, h: "text",
+        lambda x, h: right(x, h).to(torch.complex64),
+        lambda x, h: torch.empty(0),
+        lambda x, h: x.resize_(1),
+        lambda: None,
+        lambda x, h, more: None,
+        3,
+        None,
+        "split_heads",
+        int,
+    ],
+)
 def test_whatever_happens_a_check_reports(answer: Any) -> None:
     report = judge(SPLIT, answer)
     assert report.passed is False and report.findings
@@ -253,8 +264,13 @@ def test_a_variant_cannot_learn() -> None:
 def test_pairs_begin_with_common_slips_and_never_share_a_step() -> None:
     toy = _toy()
     assert [[s.key for s in c] for c in toy.singles] == [
-        ["add_2"], ["add_3"], ["times_3"], ["times_1"], ["both"], ["zero"]
-    ]  # fmt: skip
+        ["add_2"],
+        ["add_3"],
+        ["times_3"],
+        ["times_1"],
+        ["both"],
+        ["zero"],
+    ]
     assert [{s.key for s in pair} for pair in toy.pairs] == [
         {"add_2", "times_3"},
         {"add_2", "times_1"},
@@ -407,9 +423,15 @@ def test_an_exercise_may_bind_what_the_learner_wrote() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["y = x", "x += 1", "y: Tensor = x", "for _ in x: pass", "with torch.no_grad(): pass",
-     "x.double()"],
-)  # fmt: skip
+    [
+        "y = x",
+        "x += 1",
+        "y: Tensor = x",
+        "for _ in x: pass",
+        "with torch.no_grad(): pass",
+        "x.double()",
+    ],
+)
 def test_a_last_line_that_does_something_lacks_a_return(line: str) -> None:
     answer = typed("x", line, torch=torch)
     assert judge(_doubled(), answer).slips == ("no_return",)
@@ -522,12 +544,15 @@ def test_what_holds_tensors_is_tried_like_a_tensor() -> None:
     assert ones.slips == ("fixed_device",)
 
 
-@pytest.mark.parametrize(("answer", "passed"), [
-    (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype), False),
-    (lambda x: torch.tensor((2 * x).tolist(), dtype=x.dtype), False),
-    (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype, device=x.device), True),
-    (lambda x: 2 * x if x.device.type == "cpu" else _stop(), True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "passed"),
+    [
+        (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype), False),
+        (lambda x: torch.tensor((2 * x).tolist(), dtype=x.dtype), False),
+        (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype, device=x.device), True),
+        (lambda x: 2 * x if x.device.type == "cpu" else _stop(), True),
+    ],
+)
 def test_results_follow_the_device_of_the_input(answer: Any, passed: bool) -> None:
     report = judge(_doubled(), answer)
     assert report.passed is passed
@@ -537,15 +562,18 @@ def test_results_follow_the_device_of_the_input(answer: Any, passed: bool) -> No
 # --- running what a learner wrote ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("x", [
-    torch.rand(3, 5),
-    torch.rand(5, 3).T,
-    torch.rand(6, 5)[::2],
-    torch.rand(3, 1).expand(3, 5),
-    torch.rand(3, 2)[:, :1].expand(3, 5),
-    torch.arange(6).view(2, 3)[:, ::2],
-    torch.tensor(True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.rand(3, 5),
+        torch.rand(5, 3).T,
+        torch.rand(6, 5)[::2],
+        torch.rand(3, 1).expand(3, 5),
+        torch.rand(3, 2)[:, :1].expand(3, 5),
+        torch.arange(6).view(2, 3)[:, ::2],
+        torch.tensor(True),
+    ],
+)
 def test_a_copy_is_equal_and_independent(x: Tensor) -> None:
     before, copy = x.clone(), fresh(x)
     assert torch.equal(copy, x) and copy.dtype == x.dtype
@@ -591,14 +619,17 @@ def _wrapped(x: Any) -> Any:
 _HERE = _helper.__code__.co_firstlineno + 1
 
 
-@pytest.mark.parametrize("answer", [
-    _helper,
-    _wrapped,
-    _Callable(),
-    _Callable().helper,
-    partial(_helper),
-    _Callable.static,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _helper,
+        _wrapped,
+        _Callable(),
+        _Callable().helper,
+        partial(_helper),
+        _Callable.static,
+    ],
+)
 def test_the_innermost_line_of_the_learner_is_found(answer: Any) -> None:
     outcome = run(answer, (3,), codes_of(answer))
     assert isinstance(outcome, Raised) and outcome.kind == "LookupError"
@@ -647,10 +678,13 @@ def test_one_seed_for_every_source_of_chance() -> None:
     assert draw() == first and not set(first) & set(other)
 
 
-@pytest.mark.parametrize("message", [
-    "Torch not compiled with CUDA enabled",
-    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
-    "PyTorch is not linked with support for mps devices",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Torch not compiled with CUDA enabled",
+        "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+        "PyTorch is not linked with support for mps devices",
+    ],
+)
 def test_a_missing_gpu_is_a_fixed_device_whatever_the_build_of_torch(message: str) -> None:
     assert explain(Raised(RuntimeError(message))).key == "fixed_device"

@@ -80,8 +80,12 @@ def test_nan_is_like_nan_and_infinity_like_infinity(yours: float, right: float) 
     assert close(a, b, 0.1) == close_cells(a, b, 0.1).all() == (str(yours) == str(right))
 
 
-SLACK = [(torch.float64, 1e-6, 1e-5), (torch.float32, 1e-5, 2e-4), (torch.float16, 5e-3, 0.05),
-         (torch.bfloat16, 0.02, 0.25)]  # fmt: skip
+SLACK = [
+    (torch.float64, 1e-6, 1e-5),
+    (torch.float32, 1e-5, 2e-4),
+    (torch.float16, 5e-3, 0.05),
+    (torch.bfloat16, 0.02, 0.25),
+]
 
 
 @pytest.mark.parametrize(("dtype", "passes", "fails"), SLACK)
@@ -211,9 +215,16 @@ def test_a_letter_is_said_only_if_it_is_true_of_every_input() -> None:
 
 
 LENGTHS = {
-    "T+1": (14, 18), "B·d": (58, 111), "d²": (841, 1369), "2·T": (26, 34), "3·d": (87, 111),
-    "B+T": (15, 20), "d/h": (29, 37), "h/B": (1, 4), "B·T·d": (754, 1887),
-}  # fmt: skip
+    "T+1": (14, 18),
+    "B·d": (58, 111),
+    "d²": (841, 1369),
+    "2·T": (26, 34),
+    "3·d": (87, 111),
+    "B+T": (15, 20),
+    "d/h": (29, 37),
+    "h/B": (1, 4),
+    "B·T·d": (754, 1887),
+}
 
 
 @pytest.mark.parametrize("term", LENGTHS)

@@ -29,10 +29,14 @@ ENOUGH = [*WRONG.values(), *(a for a in ANSWERS if a.right)]
 CLASS = "MultiHeadAttention"
 ONE_IN = {(True, False): 1, (False, False): 6, (False, True): 10, (True, True): 12}
 SLOW = {
-    "attention-weights_as_a_gradient", "cached_attention-bias_of_the_lower_right",
-    "count_parameters-params_by_linear", "test_attention-by_properties", "test_attention-hanging",
-    "test_attention-leaving_python", "test_attention-one_head_as_wide_as_four",
-}  # fmt: skip
+    "attention-weights_as_a_gradient",
+    "cached_attention-bias_of_the_lower_right",
+    "count_parameters-params_by_linear",
+    "test_attention-by_properties",
+    "test_attention-hanging",
+    "test_attention-leaving_python",
+    "test_attention-one_head_as_wide_as_four",
+}
 SOON = {
     answer.id
     for kind, n in ONE_IN.items()  # of answers: right or not, a class or not

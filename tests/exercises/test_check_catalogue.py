@@ -19,7 +19,7 @@ from mha_course.engine.safely import Raised, Returned
 from mha_course.engine.search import match
 from mha_course.exercises import Case, Exercise, Slip, exercise
 from mha_course.exercises.nb06_layers import NAMES, Layers
-from mha_course.exercises.nb12 import Layers as FourLayers
+from mha_course.exercises.nb12_styles import Layers as FourLayers
 
 BIG = {
     "split_heads",

@@ -16,7 +16,7 @@ from mha_course.engine.changes import KINDS, changes
 from mha_course.engine.places import can_be_changed
 from mha_course.engine.source import Source
 from mha_course.exercises.nb11 import cached_mask
-from mha_course.exercises.nb12 import Layers
+from mha_course.exercises.nb12_styles import Layers
 from typed import typed
 
 
@@ -33,15 +33,25 @@ class SoftmaxOverHeads(Layers):
 
 ROUNDED = ["w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1).round(decimals=1)", "return w @ V, w"]
 PLACES = [
-    ("attention_scores", "Q, K",
-        ["scores = Q @ K.mT", "return scores / math.sqrt(Q.shape[-1] * 5)"], "`… * 5`"),
+    (
+        "attention_scores",
+        "Q, K",
+        ["scores = Q @ K.mT", "return scores / math.sqrt(Q.shape[-1] * 5)"],
+        "`… * 5`",
+    ),
     ("attention", "Q, K, V", ROUNDED, "`….round(decimals=1)`"),
-    ("cached_mask", "n_new, n_cached, window",
-        ["query = torch.arange(n_cached, n_cached + n_new)[:, None]",
-         "key = torch.arange(n_cached + n_new)", "future = key > query",
-         "return future if window is None else future & (query - key >= window)"],
-        "a different operator"),
-]  # fmt: skip
+    (
+        "cached_mask",
+        "n_new, n_cached, window",
+        [
+            "query = torch.arange(n_cached, n_cached + n_new)[:, None]",
+            "key = torch.arange(n_cached + n_new)",
+            "future = key > query",
+            "return future if window is None else future & (query - key >= window)",
+        ],
+        "a different operator",
+    ),
+]
 
 
 @pytest.mark.parametrize(("exercise", "arguments", "lines", "part"), PLACES)
@@ -53,9 +63,12 @@ def test_the_place_is_named(exercise, arguments, lines, part) -> None:
 
 def test_an_answer_that_calls_itself_is_changed_at_every_depth() -> None:
     """The version calls itself, not what the learner wrote: else one level alone is mended."""
-    lines = ("if T == 0: return torch.zeros(0, 0, dtype=torch.bool)",
-             "mask = F.pad(answer(T - 1), (0, 1, 0, 1))",
-             "mask[: T - 1{}, T - 1] = True", "return mask")  # fmt: skip
+    lines = (
+        "if T == 0: return torch.zeros(0, 0, dtype=torch.bool)",
+        "mask = F.pad(answer(T - 1), (0, 1, 0, 1))",
+        "mask[: T - 1{}, T - 1] = True",
+        "return mask",
+    )
     right, wrong = (
         typed("T", *(line.format(n) for line in lines), torch=torch, F=F) for n in ("", " - T // 3")
     )

@@ -139,14 +139,20 @@ OF_A_CLASS = [
     ("keepdim=True", "keepdim=False", "`False` in `gone = mask.all(-1, keepdim=False)`: the opp"),
     (", keepdim=True", "", "`gone = mask.all(-1)`: the axis it works along is dropped"),
     ("context = ", "mixed = ", "`context` (a tensor of shape (2, 3)) is not one of your arguments"),
-    (ATTEND + "        context = (weights @ V)", "        context = attention(Q, K, V)",
-        "It holds `textbook_attention` and `scaled_dot_product_attention`"),
+    (
+        ATTEND + "        context = (weights @ V)",
+        "        context = attention(Q, K, V)",
+        "It holds `textbook_attention` and `scaled_dot_product_attention`",
+    ),
     ("self.cut(w(x))", "split_heads(w(x), self.n_heads)", "right.*It calls `split_heads`, which"),
-    (ATTEND + "        context = (weights @ V)", "        mask = None if mask is None else ~mask\n"
+    (
+        ATTEND + "        context = (weights @ V)",
+        "        mask = None if mask is None else ~mask\n"
         "        context = F.scaled_dot_product_attention(Q, K, V, mask)",
-        "right.*It calls `scaled_dot_product_attention`, which does what you were to write"),
+        "right.*It calls `scaled_dot_product_attention`, which does what you were to write",
+    ),
     ("cut", "split_heads", "right.*inputs tried.$"),  # a method of one's own
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "said"), OF_A_CLASS)

@@ -21,7 +21,7 @@ from mha_course.engine.changes import KINDS
 from mha_course.engine.compare import same
 from mha_course.engine.device import flat
 from mha_course.engine.safely import fresh
-from mha_course.exercises.nb12 import Layers
+from mha_course.exercises.nb12_styles import Layers
 
 
 class AllHeadsZeroWhereOneIsEmpty(Base):
@@ -91,11 +91,14 @@ class HalfDetached(Base):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(("wrong", "key", "word"), [
-    (WeightsAsData, "gradient_stops", "reaches `w_q` and `w_k`."),
-    (Frozen, "gradient_stops", "reaches `w_v`."),
-    (HalfDetached, "gradient_differs", "gradient of `x` and `w_q` and `w_k`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "key", "word"),
+    [
+        (WeightsAsData, "gradient_stops", "reaches `w_q` and `w_k`."),
+        (Frozen, "gradient_stops", "reaches `w_v`."),
+        (HalfDetached, "gradient_differs", "gradient of `x` and `w_q` and `w_k`"),
+    ],
+)
 def test_a_gradient_reaches_all_four_layers(wrong: type[Base], key: str, word: str) -> None:
     report = check.MultiHeadAttention(wrong)
     assert report.slips == (key,) and word in str(report)

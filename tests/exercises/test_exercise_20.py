@@ -17,7 +17,7 @@ from mha_course import check, compare
 from mha_course.collection.shipped import bugs, draw, right, with_same_weights
 from mha_course.engine import looking
 from mha_course.exercises import nb12
-from mha_course.exercises.nb12 import KeysByQueries
+from mha_course.exercises.nb12_styles import KeysByQueries
 from mha_lesson import causal_mask, padding_mask
 
 B, T, D, H = 3, 5, 14, 2
@@ -35,10 +35,13 @@ def test_the_notebooks_excerpts_are_lines_of_what_they_stand_for():
     [path] = notebooks.paths("12")
     told = "".join(c.source for c in notebooks.read(path).cells if c.id.startswith("excerpts"))
     sources = {
-        "A": bugs()["scale_d_model"].source, "B": inspect.getsource(KeysByQueries),
-        "C": bugs()["merged_unmoved"].source, "D": bugs()["mask_tiled"].source,
-        "E": bugs()["dropout_in_evaluation"].source, "F": bugs()["softmax_over_queries"].source,
-    }  # fmt: skip
+        "A": bugs()["scale_d_model"].source,
+        "B": inspect.getsource(KeysByQueries),
+        "C": bugs()["merged_unmoved"].source,
+        "D": bugs()["mask_tiled"].source,
+        "E": bugs()["dropout_in_evaluation"].source,
+        "F": bugs()["softmax_over_queries"].source,
+    }
     shown = dict(re.findall(r"\*\*(\w)\*\*\n```python\n(.+?)\n```", told, re.S))
     assert shown.keys() == sources.keys()
     for letter, lines in shown.items():
@@ -111,7 +114,7 @@ def test_what_tests_leave_behind_is_undone_and_reported():
         replaced(lambda _: torch.Tensor, "softmax"),
         replaced(lambda _: nn.functional, "scaled_dot_product_attention"),
         hooked,
-    ):  # fmt: skip
+    ):
         assert check.test_attention(poisoning).slips == ("changes_the_class",)
     assert check.test_attention(the_tests.beside_a_reference).passed
 
@@ -127,10 +130,22 @@ def test_classes_differ_in_nothing_but_their_results(monkeypatch):
         forward = Attention(12, 3).forward.__func__
         code = getattr(forward, "".join(("__co", "de__")))
         names = [f"{c.__module__} {c.__qualname__} {c.__doc__}" for c in Attention.__mro__]
-        looks.add((*names, forward.__module__, forward.__qualname__, forward.__doc__,
-                   code.co_filename, code.co_name, code.co_qualname, code.co_firstlineno,
-                   code.co_code, code.co_consts[:1], *vars(Attention),
-                   *map(str, frames_of_the_judge(Attention))))  # fmt: skip
+        looks.add(
+            (
+                *names,
+                forward.__module__,
+                forward.__qualname__,
+                forward.__doc__,
+                code.co_filename,
+                code.co_name,
+                code.co_qualname,
+                code.co_firstlineno,
+                code.co_code,
+                code.co_consts[:1],
+                *vars(Attention),
+                *map(str, frames_of_the_judge(Attention)),
+            )
+        )
 
     orders = []
     for _ in range(2):

@@ -26,31 +26,36 @@ JOIN = "return self.w_o(context.transpose(1, 2).reshape(B, T, D))\n"
 TRIES = {
     "one head": (
         "weights = (q @ k.mT / math.sqrt(D)).softmax(-1)\nreturn self.w_o(weights @ v)\n",
-        "queries, keys and values are right (line 10); what follows is not", 11,
+        "queries, keys and values are right (line 10); what follows is not",
+        11,
     ),
     "channels first": (
         "".join(f"{y} = {y}.view(B, T, h, d_k).permute(0, 2, 3, 1)\n" for y in "qkv")
         + "context = (q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v\n"
         + "return self.w_o(context.permute(0, 3, 1, 2).reshape(B, T, D))\n",
-        "heads are right (line 13); what follows is not", 14,
+        "heads are right (line 13); what follows is not",
+        14,
     ),
     "heads summed": (
         "out = 0\nfor s in (slice(i, i + d_k) for i in range(0, D, d_k)):\n"
         "    weights = (q[..., s] @ k[..., s].mT / math.sqrt(d_k)).softmax(-1)\n"
         "    out = out + weights @ v\nreturn self.w_o(out)\n",
-        "weights are right (line 13); what follows is not", 14,
+        "weights are right (line 13); what follows is not",
+        14,
     ),
     "two at once": (
         HEADS + "scores = q @ k.mT / math.sqrt(d_k)\nweights = scores.softmax(-2)\n"
         "return (weights @ v).transpose(1, 2).reshape(B, T, D)\n",
-        "scores are right (line 12); your weights are not", 13,
+        "scores are right (line 12); your weights are not",
+        13,
     ),
     "values changed": (
         HEADS + "weights = (q @ k.mT / math.sqrt(d_k)).softmax(-1)\n"
         "context = weights @ v.relu().sqrt()\n" + JOIN,
-        "weights are right (line 12); your context is not", 13,
+        "weights are right (line 12); your context is not",
+        13,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TRIES)

@@ -52,8 +52,10 @@ def test_the_ribbon_of_the_course_moves_it_by_seven_percent():
     stored = n00_cut.stored()[SENTENCE]
     creek, cls = stored.labels.index("creek"), 0
     for (layer, head, key), (weight, moved) in {
-        (3, 1, creek): (0.85, 0.075), (5, 7, creek): (0.46, 0.377), (3, 4, cls): (0.70, 0.008),
-    }.items():  # fmt: skip
+        (3, 1, creek): (0.85, 0.075),
+        (5, 7, creek): (0.46, 0.377),
+        (3, 4, cls): (0.70, 0.008),
+    }.items():
         assert stored.weights[layer, head, key] == pytest.approx(weight, abs=0.005)
         assert stored.own[layer, head, key] == pytest.approx(moved, abs=0.0005)
     ranks = [x.flatten().argsort().argsort().double() for x in (stored.weights, stored.own)]
@@ -157,9 +159,13 @@ def test_what_is_no_cut_is_refused(model, wrong):
 @NEEDS_WEIGHTS
 @pytest.mark.parametrize(
     ("wrong", "name"),
-    [((6, 0, 0, 0), "layer"), ((0, 12, 0, 0), "head"), ((0, 0, 6, 0), "query"),
-     ((0, 0, 0, -1), "key")],
-)  # fmt: skip
+    [
+        ((6, 0, 0, 0), "layer"),
+        ((0, 12, 0, 0), "head"),
+        ((0, 0, 6, 0), "query"),
+        ((0, 0, 0, -1), "key"),
+    ],
+)
 def test_a_cut_of_what_is_not_there_is_refused(model, wrong, name):
     with pytest.raises(ValueError, match=f"the {name} of a cut must be"):
         n00_cut.moves(model, "It is cold.", [[(0, 0, 0, 0), wrong]])

@@ -51,11 +51,14 @@ def every(name: str, **positions: Any) -> list[tuple[dict[str, Any], Scene]]:
 def layer_of(creek: Sentence, n_heads: int) -> MultiHeadAttention:
     """The sentence's layer, cut into so many heads, in the class that the course teaches."""
     mha = MultiHeadAttention(creek.d_model, n_heads).eval()
-    mha.load_state_dict({
-        "w_qkv.weight": torch.cat([creek.w_q, creek.w_k, creek.w_v]),
-        "w_qkv.bias": torch.cat([creek.b_q, creek.b_k, creek.b_v]),
-        "w_o.weight": creek.w_o, "w_o.bias": creek.b_o,
-    })  # fmt: skip
+    mha.load_state_dict(
+        {
+            "w_qkv.weight": torch.cat([creek.w_q, creek.w_k, creek.w_v]),
+            "w_qkv.bias": torch.cat([creek.b_q, creek.b_k, creek.b_v]),
+            "w_o.weight": creek.w_o,
+            "w_o.bias": creek.b_o,
+        }
+    )
     return mha
 
 
@@ -261,8 +264,14 @@ class TestMemory:
             assert first.links[0, list(first.path)].tolist() == x.flatten().tolist()
         assert [p.copied for p in tiles if p.copied] == [True] * (first is not strip)
 
-    def check_shortcut(self, x: torch.Tensor, wrong: torch.Tensor | None, step: str,
-                       tiles: list[Tiles], caption: str) -> None:  # fmt: skip
+    def check_shortcut(
+        self,
+        x: torch.Tensor,
+        wrong: torch.Tensor | None,
+        step: str,
+        tiles: list[Tiles],
+        caption: str,
+    ) -> None:
         shortcut = [p for p in tiles if p.title.startswith("the shortcut")]
         assert (wrong is None) == (not shortcut) == (step in ("linear output", "view"))
         if wrong is not None:
@@ -289,9 +298,13 @@ class TestMasks:
         masks = module("masks")
         for T in (1, 2, masks.LONGEST):
             for state, scene in every(
-                "masks", T=[T], length_0=range(0, T + 1), length_1=sorted({0, 1, T}),
-                causal=(False, True), convention=masks.CONVENTIONS,
-            ):  # fmt: skip
+                "masks",
+                T=[T],
+                length_0=range(0, T + 1),
+                length_1=sorted({0, 1, T}),
+                causal=(False, True),
+                convention=masks.CONVENTIONS,
+            ):
                 self.check(state, scene)
 
     def check(self, state: dict[str, Any], scene: Scene) -> None:
@@ -433,8 +446,9 @@ class TestRealHeads:
             inner = large.values[1:-1, 1:-1]
             r, c = np.unravel_index(inner.argmax(), inner.shape)
             assert (said, value) == (
-                f"{large.rows[1:][r]} → {large.columns[1:][c]}", number(inner.max(), 2)
-            )  # fmt: skip
+                f"{large.rows[1:][r]} → {large.columns[1:][c]}",
+                number(inner.max(), 2),
+            )
 
     @pytest.mark.parametrize("head", [0, 3, 11])
     def test_the_frame_of_the_picked_head_is_seen_whole(self, head: int) -> None:
@@ -618,9 +632,12 @@ def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=NEEDS_WEIGHTS if n == "real_heads" else ()) for n in explore.__all__
-     if n not in ("cut", "models")],  # of fewer words; on a phone up to 17 px wider than its page
-)  # fmt: skip
+    [
+        pytest.param(n, marks=NEEDS_WEIGHTS if n == "real_heads" else ())
+        for n in explore.__all__
+        if n not in ("cut", "models")
+    ],  # of fewer words; on a phone up to 17 px wider than its page
+)
 def test_every_explorer_is_read_on_a_laptop_and_on_a_phone_at_every_extreme(name: str) -> None:
     explorer = explorer_of(name)
     for state in extremes(explorer):

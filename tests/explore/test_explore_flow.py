@@ -43,9 +43,16 @@ def assert_is(mha, x, panel, head, causal):
         context = scaled_dot_product_attention(q, k, v, causal=causal)
     close = {"atol": 2e-4, "rtol": 1e-4, "check_dtype": False}
     for name, expected in {
-        "x": x, "q": q, "k": k.T, "v": v, "products": q @ k.T, "scores": q @ k.T / d_k**0.5,
-        "weights": weights[head], "context": context, "output": output,
-    }.items():  # fmt: skip
+        "x": x,
+        "q": q,
+        "k": k.T,
+        "v": v,
+        "products": q @ k.T,
+        "scores": q @ k.T / d_k**0.5,
+        "weights": weights[head],
+        "context": context,
+        "output": output,
+    }.items():
         torch.testing.assert_close(seen[name], expected.double(), **close)
     torch.testing.assert_close(seen["masked"], seen["scores"], **close)
     blocked = causal_mask(len(x)) if causal else torch.zeros(len(x), len(x), dtype=torch.bool)
@@ -94,10 +101,16 @@ def test_the_example_by_hand_goes_through_w_o_with_two_heads(causal):
         scene = flow.scene("Wᴼ", head, flow.BY_HAND, causal)
         panel = scene.flat()[0]
         for name, expected in {
-            "q": q[head], "k": k[head].T, "v": v[head], "products": q[head] @ k[head].T,
-            "scores": q[head] @ k[head].T / 2**0.5, "weights": weights[head],
-            "context": context[head], "concat": concat, "output": concat @ w_o.T,
-        }.items():  # fmt: skip
+            "q": q[head],
+            "k": k[head].T,
+            "v": v[head],
+            "products": q[head] @ k[head].T,
+            "scores": q[head] @ k[head].T / 2**0.5,
+            "weights": weights[head],
+            "context": context[head],
+            "concat": concat,
+            "output": concat @ w_o.T,
+        }.items():
             torch.testing.assert_close(blocks(panel)[name], expected.double())
         np.testing.assert_array_equal(panel.w_o, w_o.T.numpy())
         assert panel.writes is None and panel.bias is None
@@ -138,9 +151,14 @@ def test_it_stands_on_a_laptop_s_screen_and_shows_what_is_there(until):
             assert mark.x >= 0 and mark.x + columns * mark.width <= page + 0.01
             assert mark.y + rows * mark.height <= drawing.height
         boxes = [
-            (m.x, m.y, m.x + m.panel.values.shape[1] * m.width,
-             m.y + m.panel.values.shape[0] * m.height) for m in cells
-        ]  # fmt: skip
+            (
+                m.x,
+                m.y,
+                m.x + m.panel.values.shape[1] * m.width,
+                m.y + m.panel.values.shape[0] * m.height,
+            )
+            for m in cells
+        ]
         for a, b in itertools.combinations(boxes, 2):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
 
@@ -207,11 +225,13 @@ def seen_by(eye: str, colour: str) -> np.ndarray:
     long = np.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b)
     middle = np.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b)
     short = np.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b)
-    return np.array([
-        0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
-        1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
-        0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
-    ])  # fmt: skip
+    return np.array(
+        [
+            0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
+            1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
+            0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
+        ]
+    )
 
 
 def distance(one: str, other: str) -> float:

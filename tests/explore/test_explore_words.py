@@ -39,8 +39,9 @@ def test_what_a_cache_holds_and_saves():
         assert (scores.heads == np.where(seen & (i == t), 0, -1)).all()
         assert (scores.row_name, scores.column_name) == ("query of token", "key of token")
         assert scores.title.endswith(f"after step {t}")
-        row = [None if c > t else "new" if c == t else "old" if seen[t, c] else "–"
-               for c in range(T)]  # fmt: skip
+        row = [
+            None if c > t else "new" if c == t else "old" if seen[t, c] else "–" for c in range(T)
+        ]
         assert held.labels == (tuple(row),) * kv
         assert held.says == (tuple(says[c] for c in row),) * kv
         assert (held.heads == np.where(seen[t], np.arange(kv)[:, None], -1)).all()
@@ -50,8 +51,11 @@ def test_what_a_cache_holds_and_saves():
         )
         assert work.header == ("of all heads", "anew", "cached")
         assert [[int(n) for n in r[1:]] for r in work.rows] == [
-            [h * (t + 1), h], [kv * (t + 1), kv], [h * made, h * now], [0, kv * (now - 1)]
-        ]  # fmt: skip
+            [h * (t + 1), h],
+            [kv * (t + 1), kv],
+            [h * made, h * now],
+            [0, kv * (now - 1)],
+        ]
         said = [int(n) for n in re.findall(r"\d+", scene.caption)]
         assert said == [t, T, h * now, h * made, kv * (now - 1), t + 1 - now]
 
@@ -155,8 +159,13 @@ def test_what_a_layer_costs():
 
 def test_where_each_number_lies():
     memory = module("memory")
-    for T, h, d_k, step in ((3, 2, 4, "permute"), (4, 3, 4, "contiguous"), (3, 2, 4, "merged"),
-                            (3, 2, 4, "view"), (4, 3, 4, "linear output")):  # fmt: skip
+    for T, h, d_k, step in (
+        (3, 2, 4, "permute"),
+        (4, 3, 4, "contiguous"),
+        (3, 2, 4, "merged"),
+        (3, 2, 4, "view"),
+        (4, 3, 4, "linear output"),
+    ):
         scene, now = memory.scene(T, h, d_k, step), memory.right_way(T, h, d_k)[step]
         assert f"shape {tuple(now.shape)}, strides {now.stride()}" in scene.caption
         for panel in scene.flat()[:-1]:
@@ -196,8 +205,11 @@ def test_squares_arrows_and_slices_of_the_flow_belong_to_their_blocks(head):
     text = {m.text: m for m in marks if isinstance(m, Text)}
     wears = {"x": "output", "q": "query", "k": "key", "v": "value", "concat": "value"}
     for name, role in wears.items():
-        square = [m for m in rects if m.width == m.height == 10 and m.x == cells[name].x
-                  and 0 < cells[name].y - m.y < 20]  # fmt: skip
+        square = [
+            m
+            for m in rects
+            if m.width == m.height == 10 and m.x == cells[name].x and 0 < cells[name].y - m.y < 20
+        ]
         assert [m.colour for m in square] == [ROLES[role]], name
     assert text["W^K"].x < cells["x"].x < text["W^V"].x
     for name in "kqv":

@@ -20,8 +20,11 @@ def test_boxes_of_the_module_wear_the_colour_of_what_they_make():
     squares = {(mark.x, mark.y): mark.colour for mark in frames if mark.width == 10}
     worn = {}
     for frame in (f for f in frames if f.hollow):
-        inside = [c for (x, y), c in squares.items()
-                  if 0 < x - frame.x < frame.width and 0 < y - frame.y < frame.height]  # fmt: skip
+        inside = [
+            c
+            for (x, y), c in squares.items()
+            if 0 < x - frame.x < frame.width and 0 < y - frame.y < frame.height
+        ]
         worn[frame.says.split(" (")[0]] = inside
     assert worn["Q"] == worn["W^Q"] == [ROLES["query"]]
     assert worn["K"] == worn["W^K"] == [ROLES["key"]]
@@ -51,10 +54,23 @@ def test_shapes_of_the_module_are_those_of_tensors():
     q, k = (split_heads(torch.zeros(2, T, 33), 3) for T in (5, 7))
     scores = q @ k.mT
     context = scores @ k
-    real = {"w_q": (2, 5, 33), "w_k": (2, 7, 33), "w_v": (2, 7, 33), "q": q.shape, "k": k.shape,
-            "v": k.shape, "scores": scores.shape, "mask": scores.shape, "softmax": scores.shape,
-            "context": context.shape, "merge": merge_heads(context).shape, "w_o": (2, 5, 13),
-            "query": (2, 5, 13), "memory": (2, 7, 13), "sum": (2, 5, 13)}  # fmt: skip
+    real = {
+        "w_q": (2, 5, 33),
+        "w_k": (2, 7, 33),
+        "w_v": (2, 7, 33),
+        "q": q.shape,
+        "k": k.shape,
+        "v": k.shape,
+        "scores": scores.shape,
+        "mask": scores.shape,
+        "softmax": scores.shape,
+        "context": context.shape,
+        "merge": merge_heads(context).shape,
+        "w_o": (2, 5, 13),
+        "query": (2, 5, 13),
+        "memory": (2, 7, 13),
+        "sum": (2, 5, 13),
+    }
     boxes, marks = module.BOXES, layout.draw(module.scene()).marks
     assert {n: eval(b.shape.replace("·", "*"), {**sizes}) for n, b in boxes.items()} == real
     frames = [m for m in marks if isinstance(m, Rect) and m.hollow]

@@ -120,8 +120,10 @@ def test_a_value_of_zero_hands_nothing_over_and_leaves_the_other_weights():
 def test_without_the_value_of_creek_it_is_nearest_to_other_words():
     said = [line.split(": ") for line in repr(own_class.without_values(ONE)).splitlines()]
     assert [before for before, _ in said] == [
-        "“it” is nearest to", "without the value of “creek”", "without the value of “dog”",
-    ]  # fmt: skip
+        "“it” is nearest to",
+        "without the value of “creek”",
+        "without the value of “dog”",
+    ]
     whole, creek, dog = (words.split(", ") for _, words in said)
     assert whole[:2] == dog[:2] == ["creek", "river"] and creek[:2] == ["animal", "dog"]
     assert not {"animal", "dog"} & {*dog}

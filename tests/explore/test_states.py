@@ -98,10 +98,17 @@ def expected(state: states.State) -> Iterator[dict]:
 def explorer_of(name: str) -> live.Explorer:
     kind, _, until = name.partition("-")
     if kind == "training":  # of weights that are drawn: other weights after each step
-        return explore.training([
-            Run(TwoSidesModel(h), 4, [1.0] * 4, {n: TwoSidesModel(h).state_dict() for n in (0, 4)})
-            for h in HEADS
-        ])  # fmt: skip
+        return explore.training(
+            [
+                Run(
+                    TwoSidesModel(h),
+                    4,
+                    [1.0] * 4,
+                    {n: TwoSidesModel(h).state_dict() for n in (0, 4)},
+                )
+                for h in HEADS
+            ]
+        )
     return getattr(explore, kind)(**({"until": until} if until else {}))
 
 
@@ -221,8 +228,10 @@ def test_out_of_range_a_slider_goes_to_its_end_and_a_choice_to_its_first():
     }
     reach = {"part": lambda n: range(n), "name": lambda n, **_: ["a", "b", "c"][:n]}
     assert controls.resolved(three, reach, {"n": 2, "part": 3, "name": "c"}) == {
-        "n": 2, "part": 1, "name": "a",
-    }  # fmt: skip
+        "n": 2,
+        "part": 1,
+        "name": "a",
+    }
     explorer = live.Explorer(three, lambda **at: panels.Heatmap([[0]], title=str(at)), reach=reach)
     [state] = look_up(joined(explorer.pack()), [[1, 3, 2]], [860])
     assert state["scene"]["marks"][0]["text"] == str({"n": 2, "part": 1, "name": "a"})

@@ -86,11 +86,17 @@ def card_of(words: str) -> str:
 def verdicts(notebook):
     """Id of each claim's cell -> the word that its card says, or None where it shows no card."""
     return {
-        cell.id: next((o.data["text/plain"].splitlines()[1].partition(":")[0]
-                       for o in cell.outputs if "data" in o), None)
+        cell.id: next(
+            (
+                o.data["text/plain"].splitlines()[1].partition(":")[0]
+                for o in cell.outputs
+                if "data" in o
+            ),
+            None,
+        )
         for cell in notebook.cells
         if "claim" in cell.metadata.get("tags", ())
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.long

@@ -52,9 +52,15 @@ def test_an_unknown_word_and_an_error_are_a_sentence(capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("error", "code", "said"),
-    [(KeyboardInterrupt(), 130, "Stopped"),
-     (ModuleNotFoundError(name="jinja2"), 1, "jinja2 is not installed; get it with: pip install")],
-)  # fmt: skip
+    [
+        (KeyboardInterrupt(), 130, "Stopped"),
+        (
+            ModuleNotFoundError(name="jinja2"),
+            1,
+            "jinja2 is not installed; get it with: pip install",
+        ),
+    ],
+)
 def test_ctrl_c_and_a_missing_package_are_no_traceback(error, code, said, capsys, monkeypatch):
     def raises(_):
         raise error

@@ -36,9 +36,12 @@ def reference():
 
 def test_the_readme_lists_every_file_with_its_hash():
     listed = dict(
-        re.findall(r"^\| `([\w.]+)` .*`([0-9a-f]{64})` \|$", (text.DATA / "README.md").read_text(),
-                   re.MULTILINE)
-    )  # fmt: skip
+        re.findall(
+            r"^\| `([\w.]+)` .*`([0-9a-f]{64})` \|$",
+            (text.DATA / "README.md").read_text(),
+            re.MULTILINE,
+        )
+    )
     there = {path.name for path in text.DATA.iterdir() if path.is_file()}
     assert listed == text.SHA256
     assert there - MAKERS - {"README.md"} == set(listed)

@@ -79,8 +79,12 @@ def test_the_course_computes_on_the_device(no_cpu: torch.device) -> None:
     folder = Path(__file__).parents[2] / "notebooks"  # where their kernels start
     said = subprocess.run(
         [sys.executable, "-c", ask],
-        cwd=folder, env=environment, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert said.strip() == f"{no_cpu.type}:0"
 
 

@@ -56,9 +56,16 @@ PACKAGES = tuple(str(Path(package.__file__).parent) for package in (mha_lesson, 
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 DTYPES = (
-    *FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
-    torch.complex64, torch.float8_e4m3fn,
-)  # fmt: skip
+    *FLOATS,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+    torch.float8_e4m3fn,
+)
 SIZES = (0, 1, 2, 3, 5, 7)
 HUGE = (2**31, 2**63, -(2**63), 2**64, 10**30, -(10**400))
 WORDS = st.text(max_size=8) | st.sampled_from(("", "cuda:99", "meta", "x" * 999, "\ud800", "\0"))
@@ -177,9 +184,11 @@ def like(value: Any) -> st.SearchStrategy:
         return WORDS
     if isinstance(value, Tensor):
         return st.one_of(
-            tensors(), tensors(dtype=value.dtype), tensors(shape=value.shape),
+            tensors(),
+            tensors(dtype=value.dtype),
+            tensors(shape=value.shape),
             tensors(shape=value.shape, dtype=value.dtype),
-        )  # fmt: skip
+        )
     if isinstance(value, list | tuple) and value:
         one = like(value[0]) | SCALARS
         return st.lists(one, max_size=len(value) + 1) | st.builds(
@@ -436,9 +445,20 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
 }  # fmt: skip
 
 MODULES = (
-    attention, masks, rotation, cache, decoding, models, tasks, text, training, pretrained, heads,
-    cost, claims,
-)  # fmt: skip
+    attention,
+    masks,
+    rotation,
+    cache,
+    decoding,
+    models,
+    tasks,
+    text,
+    training,
+    pretrained,
+    heads,
+    cost,
+    claims,
+)
 BY_NAME = {module.__name__.rpartition(".")[2]: module for module in (*MODULES, figures)}
 # Objects whose methods are called.
 OWNERS = {
@@ -672,9 +692,19 @@ class Hostile(Mute):
 
 
 ERRORS = (
-    ValueError, TypeError, RuntimeError, RecursionError, MemoryError, KeyError, StopIteration,
-    SystemExit, KeyboardInterrupt, GeneratorExit, NotImplementedError, AssertionError,
-)  # fmt: skip
+    ValueError,
+    TypeError,
+    RuntimeError,
+    RecursionError,
+    MemoryError,
+    KeyError,
+    StopIteration,
+    SystemExit,
+    KeyboardInterrupt,
+    GeneratorExit,
+    NotImplementedError,
+    AssertionError,
+)
 STRANGE = (
     torch.zeros(3, 5).to_sparse(),
     torch.zeros(3, 5, device="meta"),

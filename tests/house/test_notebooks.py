@@ -141,8 +141,11 @@ def test_what_a_reader_sees_is_narrow_and_begins_with_its_heading(path):
 def test_no_printed_line_is_broken_inside_a_word_on_a_laptop(path):
     """JupyterLab breaks what is longer than 88 characters at 1366 px, and not between words."""
     for cell in cells(path, "code"):
-        shown = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs
-                 if "text/html" not in o.get("data", {})]  # fmt: skip
+        shown = [
+            o.get("text") or o.get("data", {}).get("text/plain", "")
+            for o in cell.outputs
+            if "text/html" not in o.get("data", {})
+        ]
         lines = [line for text in shown for line in text.splitlines()]
         assert max(map(len, lines), default=0) <= 88, f"{cell.id}: {max(lines, key=len)}"
 
@@ -330,10 +333,13 @@ def test_solutions_pass_their_checks():
 
 # --- the open thread and second readings ----------------------------------------------------------
 
-OPEN_AT_MOST = dict(zip(
-    ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12", "13",
-     "14"), (15, 35, 20, 35, 40, 20, 45, 45, 45, 45, 45, 45, 45, 45, 45), strict=True,
-))  # fmt: skip
+OPEN_AT_MOST = dict(
+    zip(
+        ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12", "13", "14"),
+        (15, 35, 20, 35, 40, 20, 45, 45, 45, 45, 45, 45, 45, 45, 45),
+        strict=True,
+    )
+)
 FOLD = re.compile(
     r"## (?P<name>[^\n]+)\n\n\*Second reading, \d+ minutes?: [^\n]+\* "
     r"Skip to \[[^\]\n]+\]\(#(?P<to>[^)\n]+)\)\."
@@ -349,8 +355,11 @@ def anchor(heading):
 
 
 def headings(cells):
-    return [cell.source.splitlines()[0] for cell in cells
-            if cell.cell_type == "markdown" and cell.source.startswith("#")]  # fmt: skip
+    return [
+        cell.source.splitlines()[0]
+        for cell in cells
+        if cell.cell_type == "markdown" and cell.source.startswith("#")
+    ]
 
 
 @each_notebook
@@ -444,14 +453,15 @@ def test_three_questions_are_said_first_as_the_bank_has_them(path):
 LINES = {  # cells before, the line's, its check; what is right, and what is not
     "02": (
         ("imports", "x", "three-matrices", "three-projections", "values-check"),
-        "V = X @ W_v.T + b_v", ("V = X @ W_v.T", "V = (X @ W_v.T + b_v).T", "V = X @ W_k.T + b_k"),
+        "V = X @ W_v.T + b_v",
+        ("V = X @ W_v.T", "V = (X @ W_v.T + b_v).T", "V = X @ W_k.T + b_k"),
     ),
     "05": (
         ("imports", "by-hand", "by-hand-sum-code", "by-hand-sum-check"),
         "write_1 = head_1 @ W_o[:, 2:].T",
         ("write_1 = head_1 @ W_o[:, 2:]", "write_1 = head_1 @ W_o[:, :2].T", "write_1 = 1"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("book", LINES)

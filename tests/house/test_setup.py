@@ -319,10 +319,14 @@ def test_gigabytes_are_announced_before_they_come(monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("listed", "host"),
-    [("", "pypi.org"), ("global.index-url='http://a.test:81/simple'", "a.test"),
-     ("global.index-url='file:///a/simple'", None), ("global.no-index='true'", None),
-     ("global.proxy='http://b.test'", None)],
-)  # fmt: skip
+    [
+        ("", "pypi.org"),
+        ("global.index-url='http://a.test:81/simple'", "a.test"),
+        ("global.index-url='file:///a/simple'", None),
+        ("global.no-index='true'", None),
+        ("global.proxy='http://b.test'", None),
+    ],
+)
 def test_no_network_is_reported_at_once(listed, host, monkeypatch):
     def nobody(_address, timeout):
         raise OSError("Name or service not known")
@@ -336,11 +340,15 @@ def test_no_network_is_reported_at_once(listed, host, monkeypatch):
 
 @pytest.mark.parametrize(
     ("machine", "libc", "said"),
-    [(("Darwin", "x86_64"), "", "no wheels for Darwin on x86_64"),
-     (("Linux", "x86_64"), "", "without glibc"), (("Linux", "aarch64"), "glibc", None),
-     (("Darwin", "arm64"), "", None), (("Windows", "AMD64"), "", None),
-     (("Windows", "ARM64"), "", "no wheels for Windows on arm64")],
-)  # fmt: skip
+    [
+        (("Darwin", "x86_64"), "", "no wheels for Darwin on x86_64"),
+        (("Linux", "x86_64"), "", "without glibc"),
+        (("Linux", "aarch64"), "glibc", None),
+        (("Darwin", "arm64"), "", None),
+        (("Windows", "AMD64"), "", None),
+        (("Windows", "ARM64"), "", "no wheels for Windows on arm64"),
+    ],
+)
 def test_a_machine_without_wheels_is_refused(machine, libc, said, monkeypatch):
     for name, value in zip(("system", "machine", "libc_ver"), (*machine, (libc, "")), strict=True):
         monkeypatch.setattr(install.platform, name, lambda value=value: value)

@@ -106,9 +106,16 @@ def test_the_sdist_holds_the_tree(archives):
 # What a fresh environment has beforehand; the second as Colab has it, whose kernel is running.
 BEFORE = {
     "empty": ["ipykernel", "nbclient"],
-    "colab": ["ipykernel==6.17.1", "ipython==7.34.0", "ipywidgets==7.7.1", "jupyter-client==7.4.9",
-              "nbclient", "tornado==6.4.2", "traitlets==5.7.1"],
-}  # fmt: skip
+    "colab": [
+        "ipykernel==6.17.1",
+        "ipython==7.34.0",
+        "ipywidgets==7.7.1",
+        "jupyter-client==7.4.9",
+        "nbclient",
+        "tornado==6.4.2",
+        "traitlets==5.7.1",
+    ],
+}
 NUMBERS = ("00", "01", "04", "06", "08", "12")
 RUN = """
 import json, sys

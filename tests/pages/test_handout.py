@@ -25,8 +25,11 @@ each_notebook = pytest.mark.parametrize("path", notebooks.paths(), ids=lambda p:
 
 def outputs(notebook, kind):
     """What its cells show, cell by cell."""
-    return [[o.get("text") or o.get("data", {}).get(kind) for o in c.outputs]
-            for c in notebook.cells if c.get("outputs")]  # fmt: skip
+    return [
+        [o.get("text") or o.get("data", {}).get(kind) for o in c.outputs]
+        for c in notebook.cells
+        if c.get("outputs")
+    ]
 
 
 @pytest.mark.one_in(4)
@@ -204,8 +207,13 @@ def test_worksheets_ask_for_what_can_be_computed_and_their_key_has_it(tmp_path):
         made = {s.title[:2]: {t.name: t for t in s.tables} for s in worksheets.sheets(seed)}
         assert [*made] == [path.stem[:2] for path in notebooks.paths()]
         assert "NaN" not in str(made) and "∞" not in str(made)
-        x = {book: {name: t.rows if "×" in str(t.rows) or book in ("06", "07", "12") else numbers(t)
-                    for name, t in tables.items()} for book, tables in made.items()}  # fmt: skip
+        x = {
+            book: {
+                name: t.rows if "×" in str(t.rows) or book in ("06", "07", "12") else numbers(t)
+                for name, t in tables.items()
+            }
+            for book, tables in made.items()
+        }
         expected = {
             ("00", "out"): x["00"]["weights"] @ x["00"]["V"],
             ("01", "scores"): x["01"]["Q"] @ x["01"]["K"].T / 2,

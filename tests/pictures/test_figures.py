@@ -37,8 +37,21 @@ from mha_course.pictures.panels import (
 from mha_course.pictures.words import Ribbons
 from readable import assert_readable, contrast, unpacked
 
-TOKENS = ["the", "creek", "was", "cold", "and", "the", "spunky", "dog", "wanted", "to", "jump",
-          "over", "it"]  # fmt: skip
+TOKENS = [
+    "the",
+    "creek",
+    "was",
+    "cold",
+    "and",
+    "the",
+    "spunky",
+    "dog",
+    "wanted",
+    "to",
+    "jump",
+    "over",
+    "it",
+]
 RNG = np.random.default_rng(11)
 WEIGHTS = RNG.dirichlet(np.full(13, 0.2), size=(12, 13))
 

@@ -24,19 +24,30 @@ def panel(T: int, **more: object) -> Cut:
     draw = np.random.default_rng(T)
     weights = draw.dirichlet(np.ones(T))
     values = {
-        "word": T // 2, "layer": T % 6, "head": (3 * T) % 12, "text": "a sentence",
-        "widest": draw.random((6, 12)), "weights": weights, "own": draw.random(T) / 9,
-        "rescaled": draw.random(T), "moves": draw.random((T + 2, T)) ** 3,
-    }  # fmt: skip
+        "word": T // 2,
+        "layer": T % 6,
+        "head": (3 * T) % 12,
+        "text": "a sentence",
+        "widest": draw.random((6, 12)),
+        "weights": weights,
+        "own": draw.random(T) / 9,
+        "rescaled": draw.random(T),
+        "moves": draw.random((T + 2, T)) ** 3,
+    }
     return Cut([f"word{'s' * (i % 13)}" for i in range(T)], **(values | more))
 
 
 def test_the_browser_draws_the_marks_of_paper():
     panels = [
         panel(T, cut=cut, share=share)
-        for T, cut, share in
-        [(3, None, 0.0), (5, 1, 0.3), (11, 11, 1.0), (17, 18, 0.5), (23, 22, 0.0)]
-    ]  # fmt: skip
+        for T, cut, share in [
+            (3, None, 0.0),
+            (5, 1, 0.3),
+            (11, 11, 1.0),
+            (17, 18, 0.5),
+            (23, 22, 0.0),
+        ]
+    ]
     cases = [(one, width) for one in panels for width in (310, 500, 760, 860)]
     asked = []
     for one, width in cases:
@@ -103,7 +114,9 @@ def test_bars_and_numbers_say_how_far_each_vector_moves(cut):
     widths = [bar.width for bar in bars]  # one that says 0 is there as well
     np.testing.assert_allclose(widths, np.maximum(0.01, longest * full), atol=1e-9)
     said = [mark.text for mark in marks_of(one, Text) if mark.text.endswith("%")]
-    assert said == [f"{100 * move:.1f}%".removeprefix("0") if move >= 0.0005 else "0%"
-                    for move in one.moves[cut]]  # fmt: skip
+    assert said == [
+        f"{100 * move:.1f}%".removeprefix("0") if move >= 0.0005 else "0%"
+        for move in one.moves[cut]
+    ]
     grey = [path.colour.startswith(INK) for path in marks_of(one, Path)]
     assert grey == [cut >= 7 or i == cut for i in range(7)]

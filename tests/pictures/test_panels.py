@@ -237,8 +237,7 @@ def test_all_bars_of_an_axis_have_as_many_decimals(values, limits, texts):
 def test_no_bar_goes_without_its_number():
     for n in (3, 10, 16):
         panel = Bars(np.linspace(-1.99, 2.08, n), limits=(-160, 160))
-        drawn = [m.text for m in layout.draw(Scene([[panel, panel]])).marks
-                 if isinstance(m, Text)]  # fmt: skip
+        drawn = [m.text for m in layout.draw(Scene([[panel, panel]])).marks if isinstance(m, Text)]
         for value in panel.values[0]:
             said = {number(value, 2), number(value, 1)}
             assert said & set(drawn), (n, value)

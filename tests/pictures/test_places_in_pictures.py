@@ -45,8 +45,14 @@ def at(image, x, y):
 
 
 def test_labels_stand_at_their_rows_and_columns():
-    heat = Heatmap(np.arange(15.0).reshape(3, 5), list("abc"), list("vwxyz"), row_name="from",
-                   column_name="into", numbers=False)  # fmt: skip
+    heat = Heatmap(
+        np.arange(15.0).reshape(3, 5),
+        list("abc"),
+        list("vwxyz"),
+        row_name="from",
+        column_name="into",
+        numbers=False,
+    )
     [cells], texts = marks_of(Cells, heat), texts_of(heat)
     for r, label in enumerate("abc"):
         assert texts[label].y == cells.at(r, 0)[1] + cells.height / 2
@@ -64,8 +70,9 @@ def test_labels_stand_at_their_rows_and_columns():
 
 
 def test_ticks_marker_and_names_stand_where_their_values_do():
-    curve = Curve([1, 2, 3, 5], {"up": [0, 20, 40, 50], "down": [50, 40, 20, 0]}, marker=3,
-                  dashed=["down"])  # fmt: skip
+    curve = Curve(
+        [1, 2, 3, 5], {"up": [0, 20, 40, 50], "down": [50, 40, 20, 0]}, marker=3, dashed=["down"]
+    )
     dots, texts = {m.says: m for m in marks_of(Dot, curve)}, texts_of(curve)
     for x in (1, 2, 3, 5):
         assert texts[f"{x}"].x == pytest.approx(dots[curve.text(0, [1, 2, 3, 5].index(x))].x)
@@ -81,8 +88,13 @@ def test_ticks_marker_and_names_stand_where_their_values_do():
 
 
 def test_numbers_and_legend_belong_to_their_bars():
-    bars = Bars([[1.25, 3.5, 2.75], [4.25, 0.5, 1.75]], list("abc"), series=("one", "two"),
-                limits=(0, 7), reference=(3, "here"))  # fmt: skip
+    bars = Bars(
+        [[1.25, 3.5, 2.75], [4.25, 0.5, 1.75]],
+        list("abc"),
+        series=("one", "two"),
+        limits=(0, 7),
+        reference=(3, "here"),
+    )
     rects, texts = marks_of(Rect, bars), marks_of(Text, bars)
     chips, marks = rects[:2], {m.says: m for m in rects[2:]}
     for s, r in itertools.product(range(2), range(3)):

@@ -45,10 +45,18 @@ def toy(name: str, book: str) -> Problem:
 
 
 BOOKS = {
-    "attention": "01", "project_qkv": "02", "count_parameters": "02", "split_heads": "03",
-    "merge_heads": "03", "causal_mask": "04", "padding_mask": "04", "masked_softmax": "04",
-    "MultiHeadAttention": "06", "rotate": "10", "cached_mask": "11",
-}  # fmt: skip
+    "attention": "01",
+    "project_qkv": "02",
+    "count_parameters": "02",
+    "split_heads": "03",
+    "merge_heads": "03",
+    "causal_mask": "04",
+    "padding_mask": "04",
+    "masked_softmax": "04",
+    "MultiHeadAttention": "06",
+    "rotate": "10",
+    "cached_mask": "11",
+}
 VARIANTS = {"split_heads": (toy("split_tokens_first", ""),)}
 PRACTICE = Practice([SCORES, *(toy(name, book) for name, book in BOOKS.items())], VARIANTS)
 COURSE = [*PRACTICE.exercises]
@@ -84,16 +92,24 @@ def test_first_what_was_never_solved_by_heart_then_what_is_due_longest():
         return Attempt(day, name, not slips, slips, name if asked else "")
 
     attempts = [
-        at(0, "split_heads"), at(0, "merge_heads"), at(1, "attention", asked=False),
-        at(1, "causal_mask", "keep_mask", asked=False), at(2, "merge_heads"),
+        at(0, "split_heads"),
+        at(0, "merge_heads"),
+        at(1, "attention", asked=False),
+        at(1, "causal_mask", "keep_mask", asked=False),
+        at(2, "merge_heads"),
         at(3, "rotate", asked=False),
-    ]  # fmt: skip
+    ]
     found = [
         d.name for d in schedule.due(attempts, {"solved": "done", "cached_mask": "done"}, COURSE)
     ]
     assert found == [
-        "cached_mask", "causal_mask", "attention", "rotate", "split_heads", "merge_heads",
-    ]  # fmt: skip
+        "cached_mask",
+        "causal_mask",
+        "attention",
+        "rotate",
+        "split_heads",
+        "merge_heads",
+    ]
 
 
 def test_six_weeks_bring_back_what_they_should(sitting):
