@@ -105,9 +105,8 @@ notebooks: $(FOR_TESTS)  ## run the notebooks anew and store their outputs; one 
 diagnose: $(FOR_TESTS)  ## how the checks judge and name every answer, and each with one place broken
 	@$(PY) tools/diagnose.py --mutants
 
-mutants: $(FOR_TESTS)  ## breaks of core and checks that no test notices, hours; a part: OF='mha_lesson.masks*'
-	@$(PY) -m pip install -q mutmut -c constraints.txt
-	@OMP_NUM_THREADS=1 $(PY) -m mutmut run $(OF); $(PY) -m mutmut results
+mutants: $(FOR_TESTS)  ## breaks that no test notices, of a sample; a part: make mutants SAMPLE=200 SEED=1 OF=core
+	@$(PY) tools/mutation.py --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(OF)
 
 slides: $(SET_UP)  ## open threads as slides, a file each, in build/slides; one only: make slides NB=03
 	@$(PY) tools/handout.py slides $(NB)
