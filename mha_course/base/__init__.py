@@ -1,4 +1,4 @@
-"""What every room above uses: files written whole, scripts joined, numbers and sentences as text.
+"""What every room above uses: notebooks read, files written whole, scripts joined, numbers as text.
 
 For maintainers. It stands on `mha_lesson` alone.
 """

@@ -17,7 +17,7 @@ from mha_course.engine.changes import KINDS, Change, changes, located, slots
 from mha_course.engine.inputs import unchanged
 from mha_course.engine.report import Finding
 from mha_course.engine.safely import Raised
-from mha_course.engine.search import but_for_errors, slip_in_part
+from mha_course.engine.search import slip_in_part, slips_beside_errors
 from mha_course.engine.source import Source
 
 CHANGED = "<changed>"  # the file that a version's lines are said to stand in
@@ -58,7 +58,7 @@ def one_place(attempt: Attempt) -> Explanation | None:
     if change is None:
         return None
     place = replace(_finding(attempt.source, change), rest_right=True)
-    if attempt.stops or but_for_errors(attempt):
+    if attempt.stops or slips_beside_errors(attempt):
         explanation = slip_in_part(attempt) or Explanation((attempt.first_error,))
         return explanation._replace(notes=(place.sentence,))
     return Explanation((place,))

@@ -193,7 +193,7 @@ class Problem:
     parts: Callable[..., Any] | None = None
     _made: dict[Any, list[Case]] = field(default_factory=dict, repr=False)
     _known: list[Slip] = field(default_factory=list, repr=False)
-    _unread: list[Callable[[], None]] = field(default_factory=list, repr=False)
+    _blocks_to_read: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _paired: tuple[int, list[Slips]] = field(default=(-1, []), repr=False)
 
     @property
@@ -245,8 +245,8 @@ class Problem:
     @property
     def slips(self) -> list[Slip]:
         """What is known; those of the package are read when they are first asked for."""
-        while self._unread:
-            self._unread.pop(0)()
+        while self._blocks_to_read:
+            self._blocks_to_read.pop(0)()
         return self._known
 
     def step(self, block: Any = None, *, at: str = "", **also: Any) -> Any:
@@ -262,7 +262,7 @@ class Problem:
         if block is None:
             return partial(self.step, at=at, **also)
         site = at or block.__name__
-        self._unread.append(lambda: self._read(block, site, also))
+        self._blocks_to_read.append(lambda: self._read(block, site, also))
         if callable(block) and not block.__module__.startswith(__name__.rpartition(".engine.")[0]):
             _ = self.slips  # a teacher's: now, with its errors
         return block
@@ -289,7 +289,7 @@ class Problem:
             fitting = [s for s in other.slips if s.sites <= set(sites) and s.key not in but]
             self._known.extend(fitting)
 
-        self._unread.append(take)
+        self._blocks_to_read.append(take)
 
     def _add(self, slip: Slip) -> None:
         taken = any(s.key == slip.key and s.does != slip.does for s in self._known)

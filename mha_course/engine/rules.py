@@ -14,7 +14,7 @@ from mha_course.engine.places import right_once_kept
 from mha_course.engine.problem import HOMES
 from mha_course.engine.report import Finding
 from mha_course.engine.safely import Outcome, Raised, Returned, on_the_cpu, run, seed
-from mha_course.engine.search import but_for_errors, single
+from mha_course.engine.search import single, slips_beside_errors
 
 
 def three_dots(attempt: Attempt) -> Explanation | None:
@@ -135,7 +135,7 @@ def in_the_lines(attempt: Attempt) -> Explanation | None:
         finding = source.from_the_notebook(Tensor)
     if finding:
         return Explanation((finding,))
-    explained = attempt.stops or bool(but_for_errors(attempt))
+    explained = attempt.stops or bool(slips_beside_errors(attempt))
     if not explained and (node := source.nothing_kept()):
         return Explanation((source.thrown_away(node),))
     if (key in OF_SHAPES or not explained) and (finding := source.from_the_notebook()):

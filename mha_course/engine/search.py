@@ -56,7 +56,7 @@ def one_slip(attempt: Attempt) -> Explanation | None:
     return Explanation(slips, (attempt.first_error.does,) if stops else ())
 
 
-def but_for_errors(attempt: Attempt) -> Slips:
+def slips_beside_errors(attempt: Attempt) -> Slips:
     """The slip that gives what the answer gave, where it raises and the slip does not."""
     slips, everywhere = attempt.remembered(single)
     return () if everywhere else slips
@@ -65,7 +65,7 @@ def but_for_errors(attempt: Attempt) -> Slips:
 def slip_in_part(attempt: Attempt) -> Explanation | None:
     """A slip that gives what the answer gave on a part of the inputs, and what the others show."""
     where = where_right(attempt)
-    if slips := but_for_errors(attempt):
+    if slips := slips_beside_errors(attempt):
         return Explanation((*slips, attempt.first_error), (where,))
     slip, n = _on_most(attempt)
     if slip:
