@@ -33,7 +33,9 @@ from mha_lesson import (
     causal_mask,
     padding_mask,
     scaled_dot_product_attention,
+    smollm,
 )
+from mha_lesson.text import northanger_abbey
 
 SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
 BUDGET = 8.0  # seconds of one row
@@ -385,6 +387,62 @@ def decoding(device: str) -> None:
         print_row(", ".join(map(str, size)), "no" if base is None else "yes", f"{ms:.3g}", *cells)
 
 
+class LeastModel:
+    """Notebook 14's model in the least code that computes the same, with its numbers."""
+
+    def __init__(self, model: smollm.SmolLM, n_tokens: int) -> None:
+        self.model = model
+        self.attentions = [LeastCode(layer.attention, 1, n_tokens) for layer in model.layers]
+
+    def __call__(self, ids: Tensor, n: int) -> Tensor:
+        """Scores of the last of the tokens from place n on: one token, or all without a cache."""
+        model, size, eps = self.model, (smollm.D_MODEL,), smollm.EPS
+        x = F.embedding(ids, model.words)
+        for layer, least in zip(model.layers, self.attentions, strict=True):
+            y = F.rms_norm(x, size, layer.norm_1.weight, eps)
+            if ids.shape[1] == 1:
+                x = x + least(y, n)
+            else:
+                q, k, v = least.heads(y, n)
+                z = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+                x = x + least.w_o(z.transpose(1, 2).flatten(2))
+            y = F.rms_norm(x, size, layer.norm_2.weight, eps)
+            x = x + layer.down(F.silu(layer.gate(y)) * layer.up(y))
+        return F.linear(F.rms_norm(x[:, -1], size, model.norm.weight, eps), model.words)
+
+
+@torch.no_grad()
+def writer(device: str) -> None:
+    """Notebook 14's model beside the least code for the same layers."""
+    began = time.process_time()
+    model = smollm.load().to(device)
+    print(
+        f"\nThe writer of notebook 14: loaded in {time.process_time() - began:.1f} s of processor"
+    )
+    ids, least = model.encode(northanger_abbey()[3000:5000])[:, :128], LeastModel(model, 128)
+    caches = model.caches()
+    model(ids[:, :-1], caches)
+    for layer, cache in zip(least.attentions, caches, strict=True):
+        layer.k[:, :, :127], layer.v[:, :, :127] = cache.keys, cache.values
+    one, all_ = ids[:, -1:], ids
+    assert torch.allclose(least(one, 127), model(all_)[:, -1], atol=1e-3)
+
+    def timed(call: Callable[[], Tensor]) -> float:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    calls = {
+        "one token, 127 held": (lambda: least(one, 127), lambda: model(one, deepcopy(caches))),
+        "128 tokens, no cache": (lambda: least(all_, 0), lambda: model(all_)),
+    }
+    print_header("", "least code, ms", "ours")
+    for name, both in calls.items():
+        taken = [[timed(call) for call in both] for _ in range(30)]  # in turns
+        base, ours = (sorted(row)[3] for row in zip(*taken, strict=True))  # the lowest decile
+        print_row(name, f"{1e3 * base:.0f}", f"{ours / base:.2f}")
+
+
 def memory(device: str) -> None:
     print("\nMemory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MiB:\n")
     print_header("T", "fused", "explicit", "nn.MHA, weights")
@@ -397,7 +455,13 @@ def memory(device: str) -> None:
         print_row(str(T), *(f"{peak / 2**20:,.0f}" for peak in peaks))
 
 
-PARTS = {"speed": speed, "padding": padding, "decoding": decoding, "memory": memory}
+PARTS = {
+    "speed": speed,
+    "padding": padding,
+    "decoding": decoding,
+    "writer": writer,
+    "memory": memory,
+}
 
 
 def main() -> None:
