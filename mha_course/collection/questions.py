@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mha_course.base.notebook import paths
 from mha_course.base.prose import prose
 
 SOURCE = Path(__file__).with_suffix(".toml")
@@ -31,7 +32,7 @@ class Choice:
     def link(self) -> str:
         """To the heading that explains it; its anchor is that of Jupyter and nbconvert."""
         anchor = self.heading.replace("`", "").replace(" ", "-")
-        to = f"{files()[self.notebook]}#{escape(quote(anchor, safe=SAFE))}"
+        to = f"{paths()[self.notebook].name}#{escape(quote(anchor, safe=SAFE))}"
         number = int(self.notebook)
         return f'<a href="{to}">notebook {number}, <em>{prose(self.heading)}</em></a>'
 
@@ -60,13 +61,6 @@ def questions() -> dict[str, Question]:
         )
         for name, entry in tomllib.loads(SOURCE.read_text("utf-8"))["question"].items()
     }
-
-
-@cache
-def files() -> dict[str, str]:
-    """Number of a notebook -> its file, to link to."""
-    named: dict[str, str] = tomllib.loads(SOURCE.read_text(encoding="utf-8"))["notebooks"]
-    return named
 
 
 def known_guesses(guesses: Any) -> dict[str, str]:

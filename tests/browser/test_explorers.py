@@ -10,6 +10,7 @@ from screen import SETUP, assert_bar_in_sight, await_caption, middle, serious, s
 import forks
 import lab
 from mha_course import explore
+from mha_course.base.notebook import paths
 from mha_course.collection import questions
 from mha_course.explore import n00_cut
 from mha_course.pictures import layout, live
@@ -538,7 +539,7 @@ def test_controls_and_sentence_stay_in_sight_in_a_notebook(page):
 @pytest.mark.long
 def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyterlab):
     """JupyterLab itself would not open it, and stops short while cells are still measured."""
-    path = server.work / questions.files()["06"]
+    path = server.work / paths()["06"].name
     asked = 'from mha_course.cells.predictions import predict\npredict(heads_one="sharper")'
     made = nbformat.read(lab.notebook(path, [asked]), 4)
     around = ["between\n\n" * 30] * 20
