@@ -46,12 +46,12 @@ from mha_lesson.pretrained import WeightsMissing, weights_path
 
 ROOT = BUILD.parent
 SITE = BUILD / "site"
+NAME = "Multi-head attention, understood"
 README_SECTIONS = ("The course", "Begin", "Licence")
-CUT = "\n\n**Each ribbon is a number in a real model. Cut one: what does the model lose?**"
-LEAD = (
-    '<p class="lead">Attention is the step in which a model lets every word of a text look at all '
-    "the others, and take from each as much as it needs.</p>"
-)
+HEAD = """# Cut a word. What does the model say now?
+
+<p class="lead">Attention lets a word take from the others what it needs. The wider a ribbon, the
+more the last word takes; from that a model writes the next one.</p>"""
 BEGIN = (
     '<p class="begin"><a href="notebooks/00_start_here.ipynb">Begin at notebook 0</a> '
     '<a href="notebooks/01_scaled_dot_product_attention.ipynb">Go on to notebook 1</a></p>'
@@ -66,7 +66,8 @@ OWN_CLASS = "explore-own_class"
 SOLVED = """<details class="solved"><summary>Solved? See it here with the course's class</summary>
 <p>It is the solution of exercise 11, and all was computed beforehand. Your own class, and sentences
 for it, run in JupyterLab; the model alone takes
-<a href="index.html#explore-cut">a sentence of yours on this site, too</a>.</p>{}</details>"""
+<a href="08_heads_of_a_real_model.html#explore-real_heads">a sentence of yours on this site,
+too</a>.</p>{}</details>"""
 FATES = (
     "What three mistakes that stood in public code do to the loss of a small language model: one "
     "hides, one looks far too good, one fails. [Would you have merged it?]"
@@ -89,17 +90,15 @@ FLOW_OF_05 = 'explore.flow(until="output")'
 
 
 def first_page() -> NotebookNode:
-    """The first page: a ribbon to cut, a picture of 00, the fates of 12, sections of the README."""
+    """The first page: a word to cut, a picture of 00, the fates of 12, sections of the README."""
     readme = IMAGE_LINE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     parts = re.split(r"^## (.*)\n", readme, flags=re.M)
     section = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
-    title, text = section[""].split("\n", 1)
-    cut, step, flow = (without_code("00", name) for name in ("cut", "flow-text", "flow"))
+    _, text = section[""].split("\n", 1)
+    writes, step, flow = (without_code("00", name) for name in ("writes", "flow-text", "flow"))
     button = '<button type="button" class="next" hidden>next step</button>'
-    head, lead, *then = (
-        v4.new_markdown_cell(part) for part in (title + CUT, LEAD, button, BEGIN, text, FATES)
-    )
-    cells = [head, cut, lead, step, flow, *then, without_code("12", "three")]
+    head, *then = (v4.new_markdown_cell(part) for part in (HEAD, button, BEGIN, text, FATES))
+    cells = [head, writes, step, flow, *then, without_code("12", "three")]
     for name in README_SECTIONS:
         cells.append(v4.new_markdown_cell(f"## {name}\n" + section[name].split("\n### ")[0]))
     return v4.new_notebook(cells=cells)
@@ -115,7 +114,7 @@ def without_code(number: str, name: str) -> NotebookNode:
 
 def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
     """Name -> title and cells of every page, in their order."""
-    site = {"index": ("Start page", first_page())}
+    site = {"index": (NAME, first_page())}
     for path in paths:
         notebook = notebooks.read(path)
         site[path.stem] = (notebook.cells[0].source.splitlines()[0].lstrip("# "), notebook)
@@ -161,6 +160,9 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
         for cell in notebook.cells
         if "check" not in cell.metadata.get("tags", ()) and cell.get("id") != "how-to-run"
     ]
+    setup = [cell for cell in notebook.cells if cell.get("id", "").startswith("imports")]
+    setup = [cell for cell in setup if "jupyter" in cell.metadata or cell.cell_type == "markdown"]
+    notebook.cells = [cell for cell in notebook.cells if cell not in setup] + setup  # ideas first
     for cell in notebook.cells:
         if "prediction" in cell.metadata.get("tags", ()):
             del cell.outputs[1:]  # what a running notebook writes below the box
@@ -369,6 +371,15 @@ def add_description(soup: BeautifulSoup) -> None:
     meta = soup.new_tag("meta", attrs={"name": "description"})
     meta["content"] = textwrap.shorten(words, 160, placeholder=" …")
     soup.head.append(meta)
+    said = {"title": soup.title.get_text(), "description": meta["content"], "type": "website"}
+    for name, content in (said | {"image": f"{site_address()}preview.png"}).items():
+        soup.head.append(soup.new_tag("meta", attrs={"property": f"og:{name}", "content": content}))
+
+
+def site_address() -> str:
+    """Where GitHub Pages show this repository's site, or ""."""
+    found = re.fullmatch(r"https://github\.com/([\w.-]+)/([\w.-]+)", address())
+    return f"https://{found[1].lower()}.github.io/{found[2]}/" if found else ""
 
 
 def address() -> str:

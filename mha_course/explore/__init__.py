@@ -23,9 +23,10 @@ from mha_course.explore.n09_cost import cost
 from mha_course.explore.n10_rotation import rotation
 from mha_course.explore.n11_cache import cache
 from mha_course.explore.n13_models import models
+from mha_course.explore.n14_writes import writes
 
 __all__ = [
     "cache", "cost", "cut", "flow", "head_writes", "heads", "masks", "memory", "models",
     "projections",
-    "real_heads", "rotation", "scaling", "training",
+    "real_heads", "rotation", "scaling", "training", "writes",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import { CUT_STYLE } from "./cut.js";
 import { FLOW_STYLE } from "./flow.js";
+import { WRITES_STYLE } from "./writes.js";
 
 const STYLE = `
 .mha-explorer,.mha-view{max-width:100%;font-size:.8125rem;line-height:1.45;color:var(--mha-text)}
@@ -69,7 +70,7 @@ const KEYS = "Arrow keys go from cell to cell, Page Up and Page Down from panel 
   + "Enter keeps a cell, Escape lets go and stops the tones.";
 
 // A view's elements, and how they look.
-export const frame = (id) => `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}</style><label class="mha-range" hidden><input
+export const frame = (id) => `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}${WRITES_STYLE}</style><label class="mha-range" hidden><input
   type="checkbox" data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label><div
   class="mha-head"><p class="mha-alert" role="alert"></p>
   <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><div

@@ -49,12 +49,13 @@ async function render({ model, el }) {
     };
     let alone = false;
     const show = () => { // a kernel that is asked will answer
+      view.positions = Object.fromEntries(all.map(({ key }, k) => [key, controls.at(k)]));
       const scene = known();
       alone = Boolean(scene);
       if (scene) { view.fail(""); view.show(scene); }
     };
-    const answered = () =>
-      view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays, bytesIn(model.get("data")))));
+    view.positions = Object.fromEntries(all.map(({ key }, k) => [key, controls.at(k)]));
+    const answered = () => view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays, bytesIn(model.get("data")))));
     const arrive = async () => {
       if (!model.get("prefetched").byteLength) return;
       view.prefetched = prefetched = await unpack(bytesIn(model.get("prefetched")));
@@ -89,7 +90,7 @@ async function render({ model, el }) {
     listen(model, "change:prefetched", arrive);
     listen(model, "change:error", fail);
     view.ask = (question) => model.send(question);
-    listen(model, "msg:custom", (answer) => view.cut?.told(answer));
+    listen(model, "msg:custom", (answer) => (view.cut ?? view.writes)?.told(answer));
     answered();
     if (bar?.closest(".jp-Cell")?.nextElementSibling?.matches(".jp-mod-active")) setTimeout(comeOut, 300, view, bar);
     arrive();
@@ -158,6 +159,7 @@ export async function mount(el, theme, bytes) {
     });
     const at = Object.fromEntries(all.map(({ key }, k) => [key, controls.at(k)]));
     const wide = stage.clientWidth / view.unit;
+    view.positions = at;
     view.show(own?.(at, wide) ?? stateAt(states, requests.asked, wide));
   }
   const use = (pictures) => { own = pictures; apply(); };

@@ -43,6 +43,7 @@ from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.states import Numbers, State
 from mha_course.pictures.tiles import BREAK
 from mha_course.pictures.words import FAINT
+from mha_course.pictures.writes import Writes
 
 __all__ = ["Explorer", "LiveView", "page", "script", "states_script", "whole"]
 
@@ -91,18 +92,20 @@ def _state(scene: Scene, widths: Sequence[float]) -> State:
 
     flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
     cut = next((panel for panel in scene.flat() if isinstance(panel, Cut)), None)
+    writes = next((panel for panel in scene.flat() if isinstance(panel, Writes)), None)
     words = {
         "caption": scene.caption,
         "alt": scene.alt,
         "titles": [panel.title for panel in scene.flat()],
         "flow": flow and flow.sent(put),
         "cut": cut and cut.sent(put),
+        "writes": writes and writes.sent(put),
     }
 
     def layout(width: float) -> tuple[float, float, list[Hashable]]:
         if cut:  # the browser draws it
             return *map(_rounded, size(scene, width, SCREEN)), []
-        drawn = draw(scene, width, SCREEN)
+        drawn = draw(Scene(writes.map()) if writes else scene, width, SCREEN)
         return _rounded(drawn.width), _rounded(drawn.height), [*map(hashable, drawn.marks)]
 
     layouts = [*map(layout, widths)]  # which may put arrays, too
@@ -213,8 +216,12 @@ class Explorer:
     def pack(self) -> Generator[None, None, bytes]:
         """All its states, for pages of all widths; yields after each of them."""
 
+        @lru_cache(1)  # where controls only choose within a picture, positions share one
+        def state_of(scene: Scene) -> State:
+            return _state(scene, WIDTHS)
+
         def state_at(at: dict[str, Any]) -> State:
-            return _state(self.scene_at(**at), WIDTHS)
+            return state_of(self.scene_at(**at))
 
         return states.pack_states(
             self.controls,

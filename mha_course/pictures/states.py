@@ -114,9 +114,14 @@ def pack_states(
     """
     arrays, marks, layouts = Numbers(), Numbers(), Numbers()
     states: list[dict[str, Any]] = []
+    last: State | None = None
     longest: dict[str, Positions] = {key: [] for key in controls}
 
     def keep(state: State) -> int:
+        nonlocal last
+        if state is last:
+            return len(states) - 1
+        last = state
         states.append(
             {
                 **state.words,

@@ -11,6 +11,7 @@ import { number, sum } from "./numbers.js";
 import { savers } from "./save.js";
 import { fillTables, tablesOf } from "./tables.js";
 import { hush, play } from "./tones.js";
+import { Writes } from "./writes.js";
 
 const NEAR = 5; // pixels beside a dot or a bar that still choose it: a finger needs 24
 let views = 0;
@@ -80,6 +81,7 @@ export class View {
   // `scene` as `fill` makes it.
   show(scene) {
     if (scene.cut) scene = (this.cut ??= new Cut(this)).filled(scene);
+    if (scene.writes) scene = (this.writes ??= new Writes(this)).filled(scene);
     const copies = (marks) => marks?.some((m) => m.copied);
     const before = still.matches || !this.shown || this.resized ? null : origins(this.shown, scene.marks);
     this.resized = false;
@@ -225,6 +227,7 @@ export class View {
       for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus],
         ["page", `rgb(${this.colours.page})`]])
         root.style.setProperty(`--mha-${name}`, value);
+      this.writes?.paint();
     }
     const { unit } = this, dpr = unit * Math.max(1, window.devicePixelRatio || 1);
     const [width, height] = [scene.width + 4, scene.height + 4];
@@ -414,7 +417,7 @@ export class View {
     const box = this.canvas.getBoundingClientRect();
     const scale = (this.scene.width + 4) / box.width;
     const cursor = this.at((e.clientX - box.left) * scale - 2, (e.clientY - box.top) * scale - 2);
-    this.canvas.style.cursor = cursor && (this.cut || this.fields[cursor[0]].m.picks) ? "pointer" : "";
+    this.canvas.style.cursor = cursor && (this.cut || this.writes || this.fields[cursor[0]].m.picks) ? "pointer" : "";
     this.move(cursor ?? this.pinned);
   }
 
@@ -424,6 +427,7 @@ export class View {
     if (!this.cursor) return;
     const [i, ...cell] = this.cursor;
     if (this.cut) return this.cut.press(this.fields[i], ...cell);
+    if (this.writes) return this.writes.show([...cell].reverse());
     const { m: { picks, rows } } = this.fields[i];
     if (picks?.[1] === null) return this.choose(rows ? rows[cell[0]].replace(" ", "_") : `${picks[0]}_${cell[1]}`);
     if (picks) return this.choose(...picks);

@@ -48,7 +48,7 @@ def open_page(tab):
     def drawn(path, **context):
         page = tab(offline=True, **context)
         page.goto(path.as_uri())
-        page.wait_for_selector("canvas[aria-label]")
+        page.wait_for_selector("canvas[aria-label]", state="attached")
         return page
 
     return drawn

@@ -93,6 +93,40 @@ def test_a_press_on_a_ribbon_between_words_chooses_its_words(open_page, page_of,
     assert not misses(page, BETWEEN, 100)
 
 
+# Of the ribbons of a prompt, at seven places of each: what is seen there, and what a press chooses.
+FLOWING = """c => {
+  const w = c.mha.writes, paths = [...w.svg.children], point = w.svg.createSVGPoint(), box = w.stage.getBoundingClientRect(), wrong = [];
+  for (const path of paths) {
+    const points = path.getAttribute("d").slice(1, -1).split("L").map((pair) => pair.split(" ").map(Number)), n = points.length;
+    for (const i of [3, 6, 9, 12, 15, 18, 22]) {
+      const [x, y] = [(points[i][0] + points[n - 1 - i][0]) / 2, points[i][1]];
+      const seenAt = ([dx, dy]) => {
+        [point.x, point.y] = [x + dx, y + dy];
+        const word = document.elementFromPoint(box.left + point.x, box.top + point.y)?.closest(".mha-word");
+        return word ? Number(word.dataset.k) : w.ribbons[paths.findLastIndex((one) => one.isPointInFill(point))]?.k;
+      };
+      const [seen, ...beside] = [[0, 0], [-0.6, 0], [0.6, 0], [0, -1], [0, 1]].map(seenAt);
+      if (beside.every((k) => k === seen) && w.hit(x, y)?.k !== seen) wrong.push([i, seen]); // not on an edge
+    }
+  }
+  return { wrong, count: 7 * paths.length };
+}"""  # noqa: E501
+
+
+@pytest.mark.parametrize("width", WINDOWS)
+def test_a_press_on_the_first_screen_cuts_the_word_whose_ribbon_is_seen(open_page, page_of, width):
+    page = open_page(page_of("writes", explore.writes), viewport=WINDOWS[width] | {"height": 1200})
+    count = 0
+    for n in range(8):
+        canvas = page.locator("canvas")
+        canvas.evaluate("(c, n) => c.mha.choose('prompt', n)", n)
+        found = canvas.evaluate(FLOWING)
+        count += found["count"]
+        assert not found["wrong"]
+    assert count >= 400
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 @pytest.mark.parametrize("width", WINDOWS)
 @pytest.mark.parametrize("name", ["scaling", "head_writes", "rotation", "masks"])
 def test_a_press_in_the_middle_of_a_cell_a_dot_or_a_bar_chooses_it(open_page, page_of, name, width):

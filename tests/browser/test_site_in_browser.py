@@ -9,10 +9,8 @@ import notebooks
 import sample_site
 import website
 from mha_course.cells import predictions
-from mha_course.explore import n00_cut
+from mha_course.explore import n14_writes
 from mha_course.explore.n01_scaling import scene
-from mha_course.pictures.cut import percent
-from mha_lesson.text import SENTENCE
 
 SCALING = "01_scaled_dot_product_attention"
 # What reaches beyond the window, but for what lies in a part that moves sideways by itself.
@@ -419,41 +417,50 @@ def test_a_link_restores_where_the_controls_stood(window):
     assert "explore-scaling?" in link
 
 
-CUT, CREEK = "[id^=explore-cut]", 2  # the token
+FIRST = "[id^=explore-writes]"
 
 
 @pytest.mark.one_in(2)
-def test_a_ribbon_of_the_first_picture_is_cut_above_the_fold_and_a_link_restores_it(opened):
+def test_a_word_of_the_first_picture_is_cut_above_the_fold_and_a_link_restores_it(opened):
     page = opened("index")
-    canvas, caption = page.locator(f"{CUT} canvas[aria-label]"), page.locator(f"{CUT} .mha-caption")
-    canvas.wait_for()
-    where = middle(canvas, "v.fields[0]", CREEK, 0)
-    box = canvas.bounding_box()
-    assert box["y"] + where["y"] < page.viewport_size["height"]
-    page.mouse.click(box["x"] + where["x"], box["y"] + where["y"])
-    said = n00_cut.scene(cut=CREEK).caption.rsplit(" ", 1)[1]
+    about, _ = n14_writes.stored()["The capital of France is"]
+    word = page.locator(f"{FIRST} .mha-word", has_text="France")
+    word.wait_for()
+    end = page.locator(f"{FIRST} .mha-next").bounding_box()
+    assert end["y"] + end["height"] < page.viewport_size["height"]
+    word.click()
+    caption, left = page.locator(f"{FIRST} .mha-caption"), about["left"][3]
+    said = f"falls from {about['before'][0][1]:.0%} to {left:.0%}"
     caption.filter(has_text=said).wait_for()
+    assert page.locator(f"{FIRST} .mha-answer").text_content() == "New"
     link = page.url
-    page.get_by_role("button", name="undo").click()
-    caption.filter(has_text="Guess").wait_for()
+    page.get_by_role("button", name="Put it back").click()
+    caption.filter(has_text="Which word").wait_for()
+    for broken in ("cuts=[[99,0,0]]", "cuts=[1", "cuts=3&mode=[]"):
+        page.goto("about:blank")
+        page.goto(f"{link.split('?')[0]}?{broken}")
+        caption.filter(has_text="Which word").wait_for()
     page.goto("about:blank")
     page.goto(link)
     caption.filter(has_text=said).wait_for()
-    drawn = "c => c.mha.drawn.filter(text => text.endsWith('%'))"
-    moved = n00_cut.stored()[SENTENCE].moves[3, 1, CREEK].tolist()
-    assert canvas.evaluate(drawn) == [percent(share) for share in moved]
 
 
-def test_keys_choose_a_head_and_cut_its_layer(window):
+def test_keys_cut_words_ribbons_a_head_and_its_layer(window):
     page = window(1366, "light")("index")
-    canvas = page.locator(f"{CUT} canvas[aria-label]")
-    canvas.focus()
-    for key in ("PageDown", *["ArrowDown"] * 5, *["ArrowRight"] * 7, "Enter"):
+    first, caption = page.locator(f"{FIRST} .mha-word").first, page.locator(f"{FIRST} .mha-caption")
+    first.focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "Enter"):
         page.keyboard.press(key)
-    caption = page.locator(f"{CUT} .mha-caption")
-    caption.filter(has_text=n00_cut.scene(layer=5, head=7).caption[:40]).wait_for()
-    page.get_by_role("button", name="cut the layer").focus()
-    page.keyboard.press("Enter")
-    T = len(n00_cut.stored()[SENTENCE].labels)
-    said = n00_cut.scene(layer=5, head=7, cut=T + 1).caption.rsplit(" ", 1)[1]
-    caption.filter(has_text=f"Without layer 5 the last vector of “it” moves by {said}").wait_for()
+    caption.filter(has_text="Without “France”").wait_for()
+    page.keyboard.press("Escape")
+    caption.filter(has_text="Which word").wait_for()
+    page.locator(f"{FIRST} summary", has_text="More").press("Enter")
+    page.locator(f"{FIRST} canvas").focus()
+    for key in (*["ArrowRight"] * 5, "Enter"):
+        page.keyboard.press(key)
+    caption.filter(has_text="Layer 5, head 0").wait_for()
+    _, arrays = n14_writes.stored()["The capital of France is"]
+    for name, kept in (("head", arrays["heads"][45]), ("layer", arrays["layers"][5])):
+        page.get_by_role("button", name=f"cut this {name}").press("Enter")
+        caption.filter(has_text=f"Without layer 5{', head 0' * (name == 'head')}").wait_for()
+        assert f"{kept:.0%}" in caption.text_content()

@@ -17,6 +17,7 @@ MAKERS = {
     "make_northanger.py",
     "make_runs.py",
     "make_writing.py",
+    "make_writes.py",
 }
 PRONOUNS = {"he", "she", "it", "they"}
 WOMEN = {

@@ -13,7 +13,13 @@ function toggleTheme() {
   store("theme", root.dataset.theme);
 }
 
-// ---- search: for sections that have every word; search.js holds their texts and is loaded at the first query ----
+// ---- search: for the sections that have most of the words; search.js holds their texts and is loaded at the first query ----
+
+const SMALL = new Set("a an and are as at be by do does for how in is it of on or that the to what when where which who why with".split(" "));
+const SIGNS = { sqrt: "√", root: "√", softmax: "softmax", times: "·", infinity: "∞", alpha: "α" };
+// The ways in which a word is looked for: its stem, and a sign that says the same.
+const waysOf = (word) => [word.length > 4 ? word.replace(/(ing|ed|es|s|e)$/, "") : word, SIGNS[word]].filter(Boolean);
+const within = (text, ways) => ways.some((way) => text.includes(way));
 
 function sections() {
   sections.loading ??= new Promise((done) => {
@@ -27,20 +33,21 @@ function sections() {
 
 async function search(query, list, status) {
   search.latest = query;
-  const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = query.toLowerCase().split(/[\s?!,;]+/).filter(Boolean), telling = words.filter((word) => !SMALL.has(word));
+  const wanted = telling.length ? telling : words;
   const all = wanted.length ? await sections() : [];
   if (search.latest !== query) return; // something else has been typed since
-  const hits = all
-    .map((s) => ({ s, title: s.title.toLowerCase(), text: s.text.toLowerCase() }))
-    .filter(({ title, text }) => wanted.every((w) => title.includes(w) || text.includes(w)))
-    .sort((a, b) => wanted.filter((w) => b.title.includes(w)).length - wanted.filter((w) => a.title.includes(w))
-      .length);
+  const scored = all.map((s) => {
+    const [title, text] = [s.title, s.text].map((part) => part.toLowerCase()), found = wanted.map(waysOf).filter((ways) => within(title, ways) || within(text, ways));
+    return { s, text, found: found.length, named: found.filter((ways) => within(title, ways)).length };
+  });
+  const most = Math.max(1, ...scored.map(({ found }) => found)), hits = scored.filter(({ found }) => found === most).sort((a, b) => b.named - a.named);
   list.replaceChildren(...hits.slice(0, 20).map(({ s, text }) => {
     const item = document.createElement("li"), link = document.createElement("a"),
       around = document.createElement("span");
     link.href = `${s.page}.html#${s.id}`;
     link.textContent = s.title;
-    const at = Math.max(0, text.indexOf(wanted[0]) - 40);
+    const at = Math.max(0, Math.min(...wanted.flatMap(waysOf).map((way) => text.indexOf(way)).filter((i) => i >= 0), text.length) - 40);
     around.textContent = `${s.page_title}: ${at ? "… " : ""}${s.text.slice(at, at + 110)} …`;
     link.append(around);
     item.append(link);
@@ -53,6 +60,7 @@ async function search(query, list, status) {
 
 // ---- a link restores what one sees: #explore-cut?layer=3&head=1&text=… ----
 
+const OWN = ["word", "cuts", "share", "mode"]; // what a picture of its own adds to its controls
 const [linked, asked] = location.hash.slice(1).split("?");
 
 document.addEventListener("mha-mounted", ({ detail }) => {
@@ -60,17 +68,16 @@ document.addEventListener("mha-mounted", ({ detail }) => {
   all.forEach(({ key, labels }, k) => { if (labels.includes(given.get(key))) set(k, labels.indexOf(given.get(key))); });
   const text = given.get("text");
   if (!all.some(({ labels }) => labels.includes(text))) detail.text = text; // it was typed: it waits for the model
-  const own = ["word", "cuts", "share"].filter((key) => given.has(key)).map((key) => [key, JSON.parse(given.get(key))]);
+  const mine = () => view.cut ?? view.writes, known = (list) => { try { return JSON.parse(list); } catch { return undefined; } }; // a link may be broken
+  const own = OWN.map((key) => [key, known(given.get(key))]).filter(([, value]) => value !== undefined && value !== null);
   detail.restored = () => {
-    const { state } = view.cut ?? {}, then = { ...state, ...Object.fromEntries(own) };
-    if (own.length && state && state.text === (text ?? state.text) && view.cut.knows(then.cuts)) {
-      view.cut.state = then; own.length = 0; }
+    const { state } = mine() ?? {}, then = { ...state, ...Object.fromEntries(own) };
+    if (own.length && state && state.text === (text ?? state.text) && mine().knows(then.cuts)) { mine().state = then; own.length = 0; }
   };
   requestAnimationFrame(detail.restored);
   const write = () => {
-    const seen = all.map(({ key, labels }, k) => [key, labels[at(k)]]),
-      { text, word, cuts, share } = view.cut?.state ?? {};
-    const more = view.cut ? { word, cuts: JSON.stringify(cuts), share } : {};
+    const seen = all.map(({ key, labels }, k) => [key, labels[at(k)]]), state = mine()?.state ?? {}, { text } = state;
+    const more = Object.fromEntries(OWN.filter((key) => key in state).map((key) => [key, JSON.stringify(state[key])]));
     const typed = text ?? detail.typed;
     history.replaceState(null, "",
       `#${el.id}?${new URLSearchParams({ ...Object.fromEntries(seen), ...(typed ? { text: typed } : {}), ...more })}`);

@@ -1,0 +1,138 @@
+"""What the first screen says: the stored numbers are the model's, and hang together."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import notebooks
+from mha_course.explore import n14_writes
+from mha_course.explore.n14_writes import LATE, Prompt, stored
+from mha_lesson import smollm
+from mha_lesson.rotation import rotate
+from mha_lesson.text import data_file
+from mha_lesson.weights import WeightsMissing
+
+T_MAX = 16
+FACT = "The capital of France is"
+
+
+@pytest.fixture(scope="module")
+def model():
+    try:
+        return smollm.load()
+    except WeightsMissing as missing:
+        pytest.skip(str(missing))
+
+
+def test_the_stored_prompts_take_little_and_hang_together():
+    assert data_file("writes.safetensors").stat().st_size <= 200_000
+    for text, (about, arrays) in stored().items():
+        T, ribbons = len(about["pieces"]), arrays["ribbons"]
+        assert "".join(about["pieces"]) == text and T <= T_MAX
+        np.testing.assert_allclose(arrays["weights"].sum(-1), 1, atol=1e-3)  # of rounded ones
+        answer, p = about["before"][0]
+        assert answer == about["answer"] and arrays["golf"][0] == pytest.approx(p, abs=1e-9)
+        for i, top in about["tops"].items():
+            assert ribbons[int(i)] == pytest.approx(dict(top).get(answer, ribbons[int(i)]))
+        for left, top in zip(about["left"], about["without"], strict=True):
+            assert dict(top).get(answer, left) == left <= top[0][1]
+        par = sum(1 << about["tee"].index(cut) for cut in about["par"])
+        assert about["said"][0] == answer
+        changed = [n for n, letter in enumerate(about["says"]) if letter != "A"]
+        assert par in changed and len(about["says"]) == len(arrays["golf"]) == 1 << 10
+        assert min(n.bit_count() for n in changed) == len(about["par"])
+        tops = about["before"], *about["without"], *about["tops"].values()
+        assert {word for top in tops for word, _ in top} == {*about["was"]}
+
+
+def test_the_figures_of_notebook_00():
+    about, arrays = stored()[FACT]
+    [path] = notebooks.paths("00")
+    cells = {cell.id: cell.source for cell in notebooks.read(path).cells}
+    p, left = about["before"][0][1], about["left"][about["pieces"].index(" France")]
+    assert f"falls from {p:.0%} to {left:.0%}" in cells["ribbons-reading"]
+    assert about["without"][3][0][0] == " New"
+    ribbons, weights = arrays["ribbons"], arrays["weights"].flatten()
+    [layer, head, key] = about["strong"]
+    strong = (layer * 9 + head) * 5 + key
+    assert ribbons[strong] < 0.5 * p  # one ribbon does most of it
+    as_wide = weights >= weights[strong]
+    assert (abs(ribbons[as_wide] - p) < 0.01).any() and re.search(
+        "nothing", cells["ribbons-reading"]
+    )
+
+
+def by_hand(model, text, cuts) -> torch.Tensor:
+    """Each head's write, less what the cut weights handed over, taken off attention's output."""
+    x = model.words[model.encode(text)[0]]
+    T = len(x)
+    for number, layer in enumerate(model.layers):
+        y = layer.norm_1(x)
+        written = layer.attention(y[None])[0]
+        q, k, v = layer.attention.w_qkv(y).split(layer.attention.parts, dim=-1)
+        for at, head, key in cuts:
+            if at != number:
+                continue
+            for h in range(9) if head is None else [head]:
+                own, shared = slice(64 * h, 64 * h + 64), slice(64 * (h // 3), 64 * (h // 3) + 64)
+                place = torch.arange(T)
+                turned = (rotate(one, place, smollm.BASE) for one in (q[:, own], k[:, shared]))
+                query, keys = turned
+                row = (query[-1] @ keys.T / 8).softmax(dim=-1)
+                for j in range(T) if key is None else [key]:
+                    lost = layer.attention.w_o.weight[:, own] @ (row[j] * v[j, shared])
+                    written[-1] -= lost
+        x = x + written
+        y = layer.norm_2(x)
+        x = x + layer.down(torch.nn.functional.silu(layer.gate(y)) * layer.up(y))
+    return (model.norm(x[-1]) @ model.words.T).softmax(dim=-1)
+
+
+@pytest.mark.long
+def test_a_cut_takes_away_what_its_weights_hand_over(model):
+    text = "Anna told Mary that"
+    some = [
+        [],
+        [(23, 4, 2)],
+        [(11, None, 0), (20, 3, None), (29, 1, 3)],
+        [(i, None, 1) for i in LATE],
+    ]
+    for cuts, found in zip(some, Prompt(model, text).next(some), strict=True):
+        torch.testing.assert_close(found, by_hand(model, text, cuts), rtol=0, atol=2e-6)
+
+
+@pytest.mark.long
+def test_what_is_stored_is_what_the_model_says(model):
+    """A sample of each kind; the last stored digit may round the other way."""
+    for text, (about, arrays) in [*stored().items()][::3]:
+        prompt, T = Prompt(model, text), len(about["pieces"])
+        draw = np.random.default_rng(T)
+        heads = draw.integers((30, 9), size=(4, 2)).tolist()
+        keys = draw.integers(T, size=4).tolist()
+        some = [[(i, h, k)] for (i, h), k in zip(heads, keys, strict=True)]
+        some += [[(i, h, None)] for i, h in heads] + [[(i, None, None)] for i, _ in heads]
+        found = prompt.next([*some, [(i, None, about["target"]) for i in LATE], about["par"]])
+        number = int(prompt.next([[]])[0].argmax())
+        assert model.pieces(torch.tensor([number])) == [about["answer"]]
+        places = [((i * 9 + h) * T + k) for (i, h), k in zip(heads, keys, strict=True)]
+        kept = [arrays["ribbons"][at] for at in places]
+        kept += [arrays["heads"][i * 9 + h] for i, h in heads]
+        kept += [arrays["layers"][i] for i, _ in heads]
+        kept += [about["left"][about["target"]]]
+        np.testing.assert_allclose(found[:-1, number], kept, atol=6e-5)
+        assert int(found[-1].argmax()) != number
+        np.testing.assert_allclose(prompt.weights, arrays["weights"], atol=6e-5)
+
+
+def test_a_kernel_tells_what_a_page_hears(monkeypatch):
+    """Of a model that is not there, a sentence; the kinds of what is told stand in writing.js."""
+
+    def missing():
+        raise WeightsMissing("get them")
+
+    told = []
+    monkeypatch.setattr(n14_writes, "_model", missing)
+    n14_writes._answer(type("View", (), {"send": staticmethod(told.append)}), {"prompt": "x"}, [])
+    assert told == [{"kind": "error", "text": "get them", "again": False}]
