@@ -70,7 +70,8 @@ const KEYS = "Arrow keys go from cell to cell, Page Up and Page Down from panel 
   + "Enter keeps a cell, Escape lets go and stops the tones.";
 
 // A view's elements, and how they look.
-export const frame = (id) => `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}${WRITES_STYLE}</style><label class="mha-range" hidden><input
+export const frame = (id) => `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}${WRITES_STYLE}</style><label ` +
+  `class="mha-range" hidden><input
   type="checkbox" data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label><div
   class="mha-head"><p class="mha-alert" role="alert"></p>
   <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><div

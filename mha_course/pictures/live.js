@@ -55,7 +55,8 @@ async function render({ model, el }) {
       if (scene) { view.fail(""); view.show(scene); }
     };
     view.positions = Object.fromEntries(all.map(({ key }, k) => [key, controls.at(k)]));
-    const answered = () => view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays, bytesIn(model.get("data")))));
+    const answered = () => view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays,
+      bytesIn(model.get("data")))));
     const arrive = async () => {
       if (!model.get("prefetched").byteLength) return;
       view.prefetched = prefetched = await unpack(bytesIn(model.get("prefetched")));

@@ -21,8 +21,10 @@ export function fill(scene, array) {
     if ("steps" in m) return { ...m, steps: [...of(m.steps)] };
     return "values" in m ? { ...m, values: of(m.values), blocked: of(m.blocked) } : m;
   });
-  const whole = (own) => own && { ...own, ...Object.fromEntries(Object.entries(own.arrays).map(([name, i]) => [name, of(i)])) };
-  return { ...scene, marks, cut: whole(scene.cut), writes: whole(scene.writes), flow: flow && { ...flow, writes: of(flow.writes), bias: of(flow.bias) } };
+  const whole = (own) => own && { ...own, ...Object.fromEntries(Object.entries(own.arrays).map(([name, i]) => [name,
+    of(i)])) };
+  return { ...scene, marks, cut: whole(scene.cut), writes: whole(scene.writes), flow: flow && { ...flow,
+    writes: of(flow.writes), bias: of(flow.bias) } };
 }
 
 // The rows of mha_course.pictures.states.as_tables.

@@ -1,12 +1,15 @@
-// A prompt, what its last word takes from the others, and what the model says next without it: what mha_course.pictures.writes
+// A prompt, what its last word takes from the others, and what the model says next without it: what
+// mha_course.pictures.writes
 // sends is drawn as words, ribbons and bars of the page itself.
 
 import { colours } from "./colours.js";
 import { away, curve } from "./ribbon.js";
 
-const H = 9, N_LAYERS = 30, LATE = Array.from({ length: 10 }, (_, i) => 20 + i), FINGER = 14; // 24 pixels and what lies between
+const H = 9, N_LAYERS = 30, LATE = Array.from({ length: 10 }, (_, i) => 20 + i),
+  FINGER = 14; // 24 pixels and what lies between
 const wholePercent = (p) => (p >= 0.995 ? "99%" : p < 0.005 ? "under 1%" : `${Math.round(100 * p)}%`);
-const bare = (piece) => piece.trim() || "a space", glued = (piece) => (/^[\p{L}]/u.test(piece) ? `-${piece}` : bare(piece));
+const bare = (piece) => piece.trim() || "a space", glued = (piece) => (/^[\p{L}]/u.test(piece) ? `-${piece}`
+  : bare(piece));
 const element = (kind, more = {}, ...inside) => {
   const made = Object.assign(document.createElement(kind), more);
   made.append(...inside);
@@ -35,14 +38,18 @@ export class Writes {
     this.answer = element("p", { className: "mha-answer", ariaHidden: true });
     this.bars = element("ul", { className: "mha-next" });
     this.bars.setAttribute("aria-label", "the likeliest next words");
-    [this.steps, this.lens, this.tee, this.list] = ["mha-steps", "mha-lens", "mha-tee", "mha-list"].map((className) => element("div", { className }));
+    [this.steps, this.lens, this.tee, this.list] = ["mha-steps", "mha-lens", "mha-tee",
+      "mha-list"].map((className) => element("div", { className }));
     this.inside = element("p", { className: "mha-lens" });
     this.ask = element("form", { className: "mha-own" });
     this.limits = element("p", { className: "mha-lens" });
-    const limits = element("details", { className: "mha-inside" }, element("summary", { textContent: "What this shows, and what it does not" }), this.limits);
-    this.more = element("details", { className: "mha-inside" }, element("summary", { textContent: "More: other sentences, cut golf, all 270 heads" }),
+    const limits = element("details", { className: "mha-inside" }, element("summary",
+      { textContent: "What this shows, and what it does not" }), this.limits);
+    this.more = element("details", { className: "mha-inside" }, element("summary",
+      { textContent: "More: other sentences, cut golf, all 270 heads" }),
       this.list, this.ask, this.inside, view.range, view.reading, stage);
-    const left = element("div", { className: "mha-left" }, this.stage, this.answer, head, this.tee, this.steps, this.lens);
+    const left = element("div", { className: "mha-left" }, this.stage, this.answer, head, this.tee, this.steps,
+      this.lens);
     el.querySelector(".mha-more").before(element("div", { className: "mha-top" }, left, this.bars), limits, this.more);
     this.more.append(el.querySelector(".mha-more"));
     const bar = el.closest(".mha-explorer")?.querySelector(".mha-bar");
@@ -57,15 +64,18 @@ export class Writes {
 
   // The scene that Python sent: another prompt, or another head of this one.
   filled(scene) {
-    const { given } = this, { layer, head } = this.view.positions, moved = this.where && !alike(this.where, [layer, head]);
+    const { given } = this, { layer, head } = this.view.positions, moved = this.where && !alike(this.where, [layer,
+      head]);
     Object.assign(this, { given: scene, prompts: scene.writes.prompts, where: [layer, head], filling: true });
     if (given?.writes.text !== scene.writes.text) this.open(scene.writes, this.mode === "golf" ? "golf" : "words");
     else if (moved) this.open(this.story, "head");
     this.filling = false;
     if (!given && scene.writes.begin && this.view.ask) this.read(scene.writes.begin, []);
     const { cuts, story, mode } = this, k = cuts.at(-1)?.[2] ?? story.target;
-    const values = Float32Array.from({ length: H * N_LAYERS }, (_, i) => this.weight(i % N_LAYERS, Math.floor(i / N_LAYERS), k));
-    const marks = scene.marks.map((m) => (m.kind === "heatmap" ? { ...m, values, marks: mode === "head" ? [[head, layer]] : [] } : m));
+    const values = Float32Array.from({ length: H * N_LAYERS }, (_, i) => this.weight(i % N_LAYERS,
+      Math.floor(i / N_LAYERS), k));
+    const marks = scene.marks.map((m) => (m.kind === "heatmap" ? { ...m, values, marks: mode === "head" ? [[head,
+      layer]] : [] } : m));
     return { ...scene, marks, caption: this.verdict };
   }
 
@@ -73,7 +83,8 @@ export class Writes {
     if (this.story !== story) this.tried = new Set();
     Object.assign(this, { story, mode, cuts: [], done: null, swapped: false });
     this.words.replaceChildren(...story.pieces.map((piece, k) => {
-      const word = pressable(bare(piece), null, { className: `mha-word${k && !piece.startsWith(" ") ? " mha-tight" : ""}`, tabIndex: k ? -1 : 0 });
+      const word = pressable(bare(piece), null, { className: `mha-word${k && !piece.startsWith(" ") ? " mha-tight"
+        : ""}`, tabIndex: k ? -1 : 0 });
       word.dataset.k = k;
       return word;
     }), element("span", { className: "mha-dots", textContent: "…", ariaHidden: true }));
@@ -93,7 +104,8 @@ export class Writes {
       return { p, top: says === story.answer ? [[says, p]] : [[says, null], [story.answer, p]] };
     }
     if (cuts.length > 1 || !story.ribbons) return null;
-    const [[layer, head, k]] = cuts, alone = (p) => ({ p, top: [[story.answer, p]] }); // what the others get is not kept: it hardly changes
+    const [[layer, head, k]] = cuts, alone = (p) => ({ p, top: [[story.answer,
+      p]] }); // what the others get is not kept: it hardly changes
     if (layer === "late") return { p: story.left[k], top: story.without[k] };
     if (head === null) return alone(story.layers[layer]);
     if (k === null) return alone(story.heads[layer * H + head]);
@@ -102,10 +114,12 @@ export class Writes {
   }
 
   // Cuts as the model takes them: a word is cut in all heads of the late layers.
-  get plainCuts() { return this.cuts.flatMap(([layer, head, k]) => (layer === "late" ? LATE.map((l) => [l, null, k]) : [[layer, head, k]])); }
+  get plainCuts() { return this.cuts.flatMap(([layer, head, k]) => (layer === "late" ? LATE.map((l) => [l, null, k])
+    : [[layer, head, k]])); }
 
   weight(layer, head, k) { return this.story.weights[(layer * H + head) * this.story.pieces.length + k] ?? 0; }
-  share(k) { return LATE.reduce((all, layer) => all + Array.from({ length: H }, (_, head) => this.weight(layer, head, k)).reduce((a, b) => a + b), 0) / (LATE.length * H); }
+  share(k) { return LATE.reduce((all, layer) => all + Array.from({ length: H }, (_, head) => this.weight(layer,
+    head, k)).reduce((a, b) => a + b), 0) / (LATE.length * H); }
 
   // ---- a model to ask: the kernel, or the one that the page has fetched ----
 
@@ -129,13 +143,16 @@ export class Writes {
 
   // Asks for a prompt with cuts; what is heard becomes the story, or what these cuts do.
   async read(text, cuts) {
-    this.source ??= window.mhaWriter ? await window.mhaWriter.open() : { ask: (request, hear) => { this.told = hear; this.view.ask(request); } };
+    this.source ??= window.mhaWriter ? await window.mhaWriter.open() : { ask: (request,
+      hear) => { this.told = hear; this.view.ask(request); } };
     const story = { text, weights: [], typed: true, tops: {} }, mine = this.cuts;
     this.source.ask({ prompt: text, cuts, write: 0, temperature: 0, seed: 0, survey: null }, (told) => {
-      if (told.kind === "progress") this.say(`${told.what}: ${Math.round(told.have / 1e6)} of ${Math.round(told.of / 1e6)} MB`);
+      if (told.kind === "progress") this.say(`${told.what}: ${Math.round(told.have / 1e6)} of ` +
+        `${Math.round(told.of / 1e6)} MB`);
       if (told.kind === "error") this.say(told.text);
       if (told.kind === "words") story.pieces = told.words;
-      if (told.kind === "ribbons") told.weights.forEach((w, i) => { story.weights[told.layer * H * story.pieces.length + i] = w; });
+      if (told.kind === "ribbons") told.weights.forEach((w,
+        i) => { story.weights[told.layer * H * story.pieces.length + i] = w; });
       if (told.kind !== "next") return;
       this.say("");
       const top = told.words.slice(0, 5).map(({ word, p }) => [word, p]);
@@ -156,7 +173,8 @@ export class Writes {
 
   sources() {
     const { story, mode, where: [layer, head] } = this, named = (k) => bare(story.pieces[k]);
-    if (mode === "golf") return story.tee.map((cut) => ({ cut, k: cut[2], w: this.weight(...cut), says: `${named(cut[2])}, layer ${cut[0]}, head ${cut[1]}` }));
+    if (mode === "golf") return story.tee.map((cut) => ({ cut, k: cut[2], w: this.weight(...cut),
+      says: `${named(cut[2])}, layer ${cut[0]}, head ${cut[1]}` }));
     return story.pieces.map((_, k) => {
       const cut = mode === "head" ? [layer, head, k] : ["late", null, k];
       return { cut, k, w: mode === "head" ? this.weight(layer, head, k) : this.share(k), says: named(k) };
@@ -168,11 +186,14 @@ export class Writes {
     const { stage, words, view: { el, theme } } = this, box = stage.getBoundingClientRect();
     if (!this.story || !box.width) return;
     this.wide = el.clientWidth;
-    const high = words.offsetHeight, gap = box.width > 520 ? 150 : 112, room = Math.min(240, 0.55 * box.width), list = this.sources();
-    const total = Math.max(1, list.reduce((all, { w }) => all + w, 0)), chips = [...words.querySelectorAll(".mha-word")];
+    const high = words.offsetHeight, gap = box.width > 520 ? 150 : 112, room = Math.min(240, 0.55 * box.width),
+      list = this.sources();
+    const total = Math.max(1, list.reduce((all, { w }) => all + w, 0)),
+      chips = [...words.querySelectorAll(".mha-word")];
     stage.style.height = `${high + gap}px`;
     for (const one of list) {
-      const chip = chips[one.k].getBoundingClientRect(), twins = list.filter(({ k }) => k === one.k), each = (chip.width - 4) / twins.length;
+      const chip = chips[one.k].getBoundingClientRect(), twins = list.filter(({ k }) => k === one.k),
+        each = (chip.width - 4) / twins.length;
       one.end = Math.max(2, (room * one.w) / total);
       one.size = Math.max(2, Math.min(each - (twins.length > 1 ? 2 : 0), one.end));
       one.a = chip.left - box.left + 2 + each * (twins.indexOf(one) + 0.5);
@@ -184,7 +205,8 @@ export class Writes {
     this.ribbons = list.sort((p, q) => q.end - p.end); // thin ones on top
     this.svg.innerHTML = this.ribbons.map((r) => {
       const edge = (side) => curve(theme.way, r.top, r.bottom, r.a + (side * r.size) / 2, r.b + (side * r.end) / 2);
-      return `<path d="M${[...edge(-1), ...edge(1).reverse()].map(([y, x]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}Z"/>`;
+      return `<path d="M${[...edge(-1), ...edge(1).reverse()].map(([y, x]) =>
+        `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}Z"/>`;
     }).join("");
     this.point(null);
     this.strike();
@@ -192,7 +214,8 @@ export class Writes {
 
   // The ribbon or the word at a place of the stage: what is drawn is what is hit, and of ribbons the nearest.
   hit(x, y) {
-    const { way } = this.view.theme, chips = [...this.words.querySelectorAll(".mha-word")], box = this.stage.getBoundingClientRect();
+    const { way } = this.view.theme, chips = [...this.words.querySelectorAll(".mha-word")],
+      box = this.stage.getBoundingClientRect();
     const k = chips.findIndex((chip) => {
       const { left, right, top, bottom } = chip.getBoundingClientRect();
       return x >= left - box.left && x < right - box.left && y >= top - box.top && y < bottom - box.top;
@@ -212,22 +235,26 @@ export class Writes {
     this.tag.hidden = !ribbon;
     if (!ribbon) return;
     this.tag.textContent = `${this.isCut(ribbon.cut) ? "mend" : "cut"} ${ribbon.says}: ${wholePercent(ribbon.w)}`;
-    const half = this.tag.offsetWidth / 2, [y, x] = curve(this.view.theme.way, ribbon.top, ribbon.bottom, ribbon.a, ribbon.b)[14];
+    const half = this.tag.offsetWidth / 2, [y, x] = curve(this.view.theme.way, ribbon.top, ribbon.bottom, ribbon.a,
+      ribbon.b)[14];
     this.tag.style.left = `${Math.max(half, Math.min(this.stage.clientWidth - half, x))}px`;
     this.tag.style.top = `${y}px`;
   }
 
-  isCut(cut) { return this.cuts.some((one) => alike(one, cut) || (one[0] === cut[0] && (one[1] === null || (one[1] === cut[1] && one[2] === null)) && one[0] !== "late")); }
+  isCut(cut) { return this.cuts.some((one) => alike(one, cut) || (one[0] === cut[0] && (one[1] === null
+    || (one[1] === cut[1] && one[2] === null)) && one[0] !== "late")); }
   strike() {
     [...this.svg.children].forEach((path, i) => path.classList.toggle("mha-cut-off", this.isCut(this.ribbons[i].cut)));
     this.words.querySelectorAll(".mha-word").forEach((word, k) => {
       word.setAttribute("aria-pressed", this.sources().some((one) => one.k === k && this.isCut(one.cut)));
-      word.setAttribute("aria-label", `${bare(this.story.pieces[k])}, ${wholePercent(this.sources().filter((one) => one.k === k).reduce((sum, { w }) => sum + w, 0))} of the look`);
+      word.setAttribute("aria-label", `${bare(this.story.pieces[k])}, ${wholePercent(this.sources().filter((one) =>
+        one.k === k).reduce((sum, { w }) => sum + w, 0))} of the look`);
     });
   }
 
   paint() {
-    const { dark } = colours(this.view.el), inks = dark ? ["#8fbff2", "#ff8f57", "#6ea5e0"] : ["#174f92", "#b8390b", "#5c8dc6"];
+    const { dark } = colours(this.view.el), inks = dark ? ["#8fbff2", "#ff8f57", "#6ea5e0"] : ["#174f92", "#b8390b",
+      "#5c8dc6"];
     ["answer", "cut", "ribbon"].forEach((name, i) => this.view.el.style.setProperty(`--mha-${name}`, inks[i]));
   }
 
@@ -246,9 +273,13 @@ export class Writes {
       const was = (cuts.length || this.swapped) && story.was[word], bar = element("i"), old = element("u");
       bar.style.width = `${100 * p}%`;
       old.style.left = `${100 * was}%`;
-      const track = element("span", { className: "mha-track", ariaHidden: true }, bar, ...(was === undefined || was === false || was === 0 ? [] : [old]));
-      const before = was ? element("span", { className: "mha-said", textContent: `, before ${wholePercent(was)}` }) : "";
-      return element("li", { className: word === story.answer ? "" : "mha-other" }, element("b", { textContent: glued(word) }), track, element("span", { textContent: wholePercent(p).replace("under ", "<") }), before);
+      const track = element("span", { className: "mha-track", ariaHidden: true }, bar, ...(was === undefined
+        || was === false || was === 0 ? [] : [old]));
+      const before = was ? element("span", { className: "mha-said", textContent: `, before ${wholePercent(was)}` })
+        : "";
+      return element("li", { className: word === story.answer ? "" : "mha-other" }, element("b",
+        { textContent: glued(word) }), track, element("span", { textContent: wholePercent(p).replace("under ",
+        "<") }), before);
     }));
     this.lay();
     this.tell(now, says, changed);
@@ -258,8 +289,10 @@ export class Writes {
   // ---- what is said: one sentence, and one next step ----
 
   called(k) {
-    const { pieces } = this.story, name = bare(pieces[k]), twins = pieces.flatMap((piece, i) => (bare(piece) === name ? [i] : []));
-    return `${twins.length > 1 ? `${["the first", "the second", "the third", "the fourth"][twins.indexOf(k)]} ` : ""}“${name}”`;
+    const { pieces } = this.story, name = bare(pieces[k]), twins = pieces.flatMap((piece, i) =>
+      (bare(piece) === name ? [i] : []));
+    return `${twins.length > 1 ? `${["the first", "the second", "the third", "the fourth"][twins.indexOf(k)]} `
+      : ""}“${name}”`;
   }
 
   moved(to) {
@@ -269,22 +302,28 @@ export class Writes {
   }
 
   tell(now, says, changed) {
-    const { story, cuts, mode, where: [layer, head] = [] } = this, answer = `“${bare(story.answer)}”`, steps = [], n = cuts.length;
+    const { story, cuts, mode, where: [layer, head] = [] } = this, answer = `“${bare(story.answer)}”`, steps = [],
+      n = cuts.length;
     const back = ["Put it back", () => this.set([])], next = [`Next: ${this.shortened()} …`, () => this.choose(1)];
     const put = (sentence, ...more) => { this.verdict = sentence; steps.push(...more); };
-    const of = (cut) => this.weight(...cut), last = cuts.at(-1), [first] = story.before, lost = now ? first[1] - now.p : 0;
+    const of = (cut) => this.weight(...cut), last = cuts.at(-1), [first] = story.before, lost = now
+      ? first[1] - now.p : 0;
     if (!now && n) {
       const model = this.source || this.view.ask;
       put(model ? "The model runs …" : "Two cuts at once are not stored here: they need the model.", back);
     } else if (mode === "golf") {
       const par = story.par.length;
-      if (!n) put(`Change the answer with the fewest cuts. Par is ${par}: the fewest that a search found.`, ["Back to words", () => this.open(story)]);
-      else if (changed) put(`It says “${glued(says)}” after ${n} ${n === 1 ? "cut" : "cuts"}: ${n < par ? "under par" : n === par ? "par" : `${n - par} over par`}.`, next, ["Copy the link", () => this.copy()], back);
+      if (!n) put(`Change the answer with the fewest cuts. Par is ${par}: the fewest that a search found.`,
+        ["Back to words", () => this.open(story)]);
+      else if (changed) put(`It says “${glued(says)}” after ${n} ${n === 1 ? "cut" : "cuts"}: ${n < par
+        ? "under par" : n === par ? "par" : `${n - par} over par`}.`, next, ["Copy the link", () => this.copy()], back);
       else put(`${n} ${n === 1 ? "cut" : "cuts"}: still ${answer}, ${wholePercent(now.p)}.`, back);
     } else if (this.swapped) {
-      put(`Now “${story.other[0]}” stands where “${bare(story.pieces[0])}” was: ${answer}, ${wholePercent(now.p)}. The place matters, not the word: a sink.`, next);
+      put(`Now “${story.other[0]}” stands where “${bare(story.pieces[0])}” was: ${answer}, ${wholePercent(now.p)}. ` +
+        `The place matters, not the word: a sink.`, next);
     } else if (!n && mode === "words") {
-      put(`It is ${wholePercent(first[1])} sure. Which word does it need? Press one: it is cut.`, ["Show me", () => this.press(["late", null, story.target])]);
+      put(`It is ${wholePercent(first[1])} sure. Which word does it need? Press one: it is cut.`, ["Show me", () =>
+        this.press(["late", null, story.target])]);
     } else if (!n) {
       put(`Layer ${layer}, head ${head}, one of 270. Press a ribbon.`, ["Back to words", () => this.open(story)]);
     } else if (last[0] === "late" && n === 1) {
@@ -294,44 +333,63 @@ export class Writes {
       else if (lost > 0.15) put(`Without ${word} it still says ${answer}, but less surely: ${this.moved(now.p)}.`);
       else if (lost < -0.05) put(`Without ${word} it is surer: ${this.moved(now.p)}.`);
       else put(`Without ${word} it still says ${answer}, ${wholePercent(now.p)}: that word was hardly needed.`);
-      if (!last[2] && lost > 0.15 && story.other) steps.push([`Put “${story.other[0]}” in its place`, () => { this.cuts = []; this.swapped = true; this.render(); }]);
-      else if (story.strong && (changed || lost > 0.15)) steps.push(["Is one ribbon enough?", () => this.show(story.strong)]);
-      else if (this.tried.size > 1 && last[2] !== story.target) steps.push([`Try ${this.called(story.target)}`, () => this.set([["late", null, story.target]])]);
+      if (!last[2] && lost > 0.15 && story.other) steps.push([`Put “${story.other[0]}” in its place`,
+        () => { this.cuts = []; this.swapped = true; this.render(); }]);
+      else if (story.strong && (changed || lost > 0.15)) steps.push(["Is one ribbon enough?", () =>
+        this.show(story.strong)]);
+      else if (this.tried.size > 1 && last[2] !== story.target) steps.push([`Try ${this.called(story.target)}`,
+        () => this.set([["late", null, story.target]])]);
       steps.push(back);
     } else if (n === 1) {
-      const [l, h, k] = last, what = h === null ? `layer ${l}` : k === null ? `layer ${l}, head ${h}` : "", weight = k === null ? 0 : of(last);
+      const [l, h, k] = last, what = h === null ? `layer ${l}` : k === null ? `layer ${l}, head ${h}` : "",
+        weight = k === null ? 0 : of(last);
       if (what) put(`Without ${what} ${changed ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`);
-      else if (Math.abs(lost) < 0.01) put(`${wholePercent(weight)} of the look in layer ${l}, head ${h}, and nothing is lost: still ${answer}, ${wholePercent(now.p)}.${weight > 0.25 ? " Weight is not effect." : ""}`);
-      else put(`One ribbon less (${wholePercent(weight)} of the look, layer ${l}, head ${h}), and ${changed ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`);
-      steps.push(story.wide && Math.abs(lost) >= 0.01 ? ["Are wide ribbons strong?", () => this.show(story.wide)] : next, back);
+      else if (Math.abs(lost) < 0.01) put(`${wholePercent(weight)} of the look in layer ${l}, head ${h}, and nothing ` +
+        `is lost: still ${answer}, ${wholePercent(now.p)}.${weight > 0.25 ? " Weight is not effect." : ""}`);
+      else put(`One ribbon less (${wholePercent(weight)} of the look, layer ${l}, head ${h}), and ${changed
+        ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`);
+      steps.push(story.wide && Math.abs(lost) >= 0.01 ? ["Are wide ribbons strong?", () => this.show(story.wide)]
+        : next, back);
     } else put(`With ${n} cuts ${changed ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`, back);
     const focus = this.steps.contains(document.activeElement);
-    this.steps.replaceChildren(...steps.map(([label, act], i) => pressable(label, act, { className: i || label === "Put it back" ? "" : "mha-main" })));
+    this.steps.replaceChildren(...steps.map(([label, act], i) => pressable(label, act, { className: i
+      || label === "Put it back" ? "" : "mha-main" })));
     if (focus) this.steps.firstElementChild?.focus({ preventScroll: true });
-    const ribbons = mode === "golf" ? `Ten ribbons of “${bare(story.pieces.at(-1))}”, the last word, each in one layer and head.` : "", where = mode === "words" ? "in layers 20 to 29, all nine heads" : `in layer ${layer}, head ${head}, one of 270`;
-    const seen = ribbons || `Ribbons: what “${bare(story.pieces.at(-1))}”, the last word, takes from each word ${where}.`;
-    this.lens.textContent = `${seen} A cut sets that to 0; the rest stays.${n ? " Thin marks in the bars: before." : ""}`;
+    const ribbons = mode === "golf" ? `Ten ribbons of “${bare(story.pieces.at(-1))}”, the last word, each in one ` +
+      `layer and head.` : "", where = mode === "words" ? "in layers 20 to 29, all nine heads"
+      : `in layer ${layer}, head ${head}, one of 270`;
+    const seen = ribbons || `Ribbons: what “${bare(story.pieces.at(-1))}”, the last word, takes from each word ` +
+      `${where}.`;
+    this.lens.textContent = `${seen} A cut sets that to 0; the rest stays.${n ? " Thin marks in the bars: before."
+      : ""}`;
     this.limits.textContent = this.limit();
     const k = last?.[2] ?? story.target;
-    this.inside.textContent = `The map: how much the last word takes from ${this.called(k)} in each of the 270 heads. Press a square, or move the sliders, to see its ribbons.`;
+    this.inside.textContent = `The map: how much the last word takes from ${this.called(k)} in each of the 270 ` +
+      `heads. Press a square, or move the sliders, to see its ribbons.`;
     this.tee.replaceChildren(...(mode === "golf" ? story.tee : []).map((cut) => {
-      const made = pressable(bare(story.pieces[cut[2]]), () => this.press(cut), { title: `weight ${wholePercent(of(cut))}` });
+      const made = pressable(bare(story.pieces[cut[2]]), () => this.press(cut),
+        { title: `weight ${wholePercent(of(cut))}` });
       made.append(element("small", { textContent: `layer ${cut[0]}, head ${cut[1]}` }));
       made.setAttribute("aria-pressed", this.isCut(cut));
       return made;
     }));
     this.list.replaceChildren(...(mode === "golf" ? [] : [pressable("Cut golf: today’s sentence", () => this.golf())]),
-    ...(mode === "head" ? [pressable("cut this head", () => this.press([layer, head, null])), pressable("cut this layer", () => this.press([layer, null, null]))] : []));
+    ...(mode === "head" ? [pressable("cut this head", () => this.press([layer, head, null])),
+      pressable("cut this layer", () => this.press([layer, null, null]))] : []));
     if (!this.filling) this.view.show({ ...this.given });
   }
 
   // What may be said of it, with this prompt's own count of wide ribbons.
   limit() {
     const { story } = this, T = story.pieces.length, answer = `“${bare(story.answer)}”`, p = story.before[0][1];
-    const wide = (story.ribbons ? [...story.weights.keys()] : []).filter((i) => story.weights[i] > 0.3 && i % T > 0 && i % T < T - 1);
+    const wide = (story.ribbons ? [...story.weights.keys()] : []).filter((i) => story.weights[i] > 0.3 && i % T > 0
+      && i % T < T - 1);
     const idle = wide.filter((i) => Math.abs(story.ribbons[i] - p) < 0.01).length;
-    const count = wide.length ? ` Weight is not effect: of the ${wide.length} single ribbons here wider than 30%, to neither the first nor the last word, ${idle} move ${answer} by less than a point.` : "";
-    return `It shows what one small model (SmolLM2-135M) loses on this one sentence when the last word may not take from another. It does not show what a head is for, or what larger models do. Only the last word’s row is cut; the weights that are left are not made to add up to 1 again, which would give other numbers.${count}`;
+    const count = wide.length ? ` Weight is not effect: of the ${wide.length} single ribbons here wider than 30%, to ` +
+      `neither the first nor the last word, ${idle} move ${answer} by less than a point.` : "";
+    return `It shows what one small model (SmolLM2-135M) loses on this one sentence when the last word may not take ` +
+      `from another. It does not show what a head is for, or what larger models do. Only the last word’s row is cut; ` +
+      `the weights that are left are not made to add up to 1 again, which would give other numbers.${count}`;
   }
 
   shortened() {
@@ -342,31 +400,38 @@ export class Writes {
   // ---- what the reader does ----
 
   listen() {
-    const place = (e) => { const box = this.stage.getBoundingClientRect(); return [e.clientX - box.left, e.clientY - box.top]; };
+    const place = (e) => { const box = this.stage.getBoundingClientRect(); return [e.clientX - box.left,
+      e.clientY - box.top]; };
     let pressed = null; // by the press itself: of a tap a browser may move the click to a button near it
-    this.stage.addEventListener("pointermove", (e) => { if (e.pointerType === "mouse") this.point(this.hit(...place(e))); });
+    this.stage.addEventListener("pointermove",
+      (e) => { if (e.pointerType === "mouse") this.point(this.hit(...place(e))); });
     this.stage.addEventListener("pointerdown", (e) => { pressed = this.hit(...place(e)); });
     this.stage.addEventListener("pointerleave", () => this.point(null));
     this.stage.addEventListener("click", (e) => {
-      const by = e.detail ? pressed : this.ribbons.find(({ k }) => k === Number(e.target.closest(".mha-word")?.dataset.k));
+      const by = e.detail ? pressed : this.ribbons.find(({ k }) =>
+        k === Number(e.target.closest(".mha-word")?.dataset.k));
       if (by) this.press(by.cut);
     });
     this.words.addEventListener("keydown", (e) => {
       const all = [...this.words.querySelectorAll(".mha-word")], i = all.indexOf(document.activeElement);
       if (e.key === "Escape") this.set([]);
-      const j = { ArrowRight: i + 1, ArrowDown: i + 1, ArrowLeft: i - 1, ArrowUp: i - 1, Home: 0, End: all.length - 1 }[e.key];
+      const j = { ArrowRight: i + 1, ArrowDown: i + 1, ArrowLeft: i - 1, ArrowUp: i - 1, Home: 0,
+        End: all.length - 1 }[e.key];
       if (!all[j]) return;
       e.preventDefault();
       e.stopPropagation();
       [all[i].tabIndex, all[j].tabIndex] = [-1, 0];
       all[j].focus();
     });
-    this.words.addEventListener("focusin", (e) => { if (e.target.matches(":focus-visible")) this.point(this.ribbons.find(({ k }) => k === Number(e.target.dataset.k))); });
+    this.words.addEventListener("focusin",
+      (e) => { if (e.target.matches(":focus-visible")) this.point(this.ribbons.find(({ k }) =>
+      k === Number(e.target.dataset.k))); });
     this.words.addEventListener("focusout", () => this.point(null));
   }
 
   press(cut) {
-    const rest = this.cuts.filter((one) => !alike(one, cut)), many = this.mode === "golf" || this.source || this.view.ask;
+    const rest = this.cuts.filter((one) => !alike(one, cut)), many = this.mode === "golf" || this.source
+      || this.view.ask;
     this.set(rest.length < this.cuts.length ? rest : many ? [...rest, cut] : [cut]);
   }
 
@@ -385,7 +450,8 @@ export class Writes {
   }
 
   choose(by) {
-    const { prompts, story } = this, at = prompts.indexOf(story.text), to = (Math.max(0, at) + by + prompts.length) % prompts.length;
+    const { prompts, story } = this, at = prompts.indexOf(story.text), to = (Math.max(0,
+      at) + by + prompts.length) % prompts.length;
     if (at < 0 && prompts[to] === this.given.writes.text) this.open(this.given.writes);
     else this.view.choose("prompt", to);
     this.stage.scrollIntoView({ block: "nearest" });
@@ -400,7 +466,8 @@ export class Writes {
   }
 
   async copy() {
-    try { await navigator.clipboard.writeText(location.href); this.view.say("The link is copied: it holds your cuts."); } catch { this.view.say("Copy the address of this page: it holds your cuts."); }
+    const copied = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
+    this.view.say(copied ? "The link is copied: it holds your cuts." : "Copy this page's address: it holds your cuts.");
   }
 
   get state() { return { text: this.story.text, mode: this.mode, cuts: this.cuts }; }
@@ -412,44 +479,60 @@ export class Writes {
   // Whether such cuts can be made here: a link may hold anything.
   knows(cuts) {
     const { story } = this, within = (v, end) => v === null || (Number.isInteger(v) && v >= 0 && v < end);
-    const fits = (cut) => cut?.length === 3 && (cut[0] === "late" || (cut[0] !== null && within(cut[0], N_LAYERS))) && within(cut[1], H) && within(cut[2], story.pieces.length);
+    const fits = (cut) => cut?.length === 3 && (cut[0] === "late" || (cut[0] !== null && within(cut[0], N_LAYERS)))
+      && within(cut[1], H) && within(cut[2], story.pieces.length);
     return Array.isArray(cuts) && cuts.every(fits);
   }
 }
 export const WRITES_STYLE = `
 .mha-writing{container-type:inline-size;--mha-ribbon:#5c8dc6;--mha-answer:#174f92;--mha-cut:#b8390b;font-size:1rem}
-.mha-left .mha-caption{font-size:1.0625rem;min-height:2.9em;max-width:none;display:grid;align-content:center;text-align:center;text-wrap:balance;margin:.3rem 0}
+.mha-left .mha-caption{font-size:1.0625rem;min-height:2.9em;max-width:none;display:grid;align-content:center;
+ text-align:center;text-wrap:balance;margin:.3rem 0}
 .mha-top{display:grid;grid-template-columns:minmax(0,1fr) 17.5rem;gap:0 1.5rem;align-items:start}
-.mha-flowing{position:relative;touch-action:pan-y;cursor:pointer;user-select:none;-webkit-tap-highlight-color:transparent}
+.mha-flowing{position:relative;touch-action:pan-y;cursor:pointer;user-select:none;
+ -webkit-tap-highlight-color:transparent}
 .mha-flowing svg{position:absolute;inset:0;width:100%;height:100%;pointer-events:none;overflow:visible}
-.mha-flowing path{fill:color-mix(in srgb,var(--mha-ribbon) 55%,var(--mha-page));stroke:var(--mha-ribbon);stroke-width:.75;transition:fill .2s}
+.mha-flowing path{fill:color-mix(in srgb,var(--mha-ribbon) 55%,var(--mha-page));stroke:var(--mha-ribbon);
+ stroke-width:.75;transition:fill .2s}
 .mha-flowing path.mha-near{fill:var(--mha-ribbon)}
 .mha-flowing path.mha-cut-off{fill:none;stroke:var(--mha-cut);stroke-width:1.5;stroke-dasharray:3 4}
-.mha-words{position:relative;z-index:1;margin:0;display:flex;flex-wrap:wrap;justify-content:center;row-gap:2px;font-size:clamp(1.5rem,4.4cqi,2.0625rem);line-height:1}
+.mha-words{position:relative;z-index:1;margin:0;display:flex;flex-wrap:wrap;justify-content:center;row-gap:2px;
+ font-size:clamp(1.5rem,4.4cqi,2.0625rem);line-height:1}
 .mha-words.mha-long{font-size:clamp(1.25rem,3cqi,1.625rem)}
-.mha-view .mha-word{border:0;background:var(--mha-page);color:inherit;font:inherit;padding:0 .14em;min-width:24px;height:2.75rem;line-height:2.75rem;white-space:pre;letter-spacing:-.01em;position:relative;cursor:pointer}
+.mha-view .mha-word{border:0;background:var(--mha-page);color:inherit;font:inherit;padding:0 .14em;min-width:24px;
+ height:2.75rem;line-height:2.75rem;white-space:pre;letter-spacing:-.01em;position:relative;cursor:pointer}
 .mha-view .mha-word.mha-tight{margin-left:-.14em;padding-left:0;text-align:left;min-width:.6em}
 .mha-word.mha-near{color:var(--mha-ribbon)}
 .mha-word[aria-pressed=true]{color:var(--mha-cut)}
-.mha-word[aria-pressed=true]::after{content:"";position:absolute;left:2px;right:2px;top:54%;height:3px;border-radius:2px;background:currentColor}
+.mha-word[aria-pressed=true]::after{content:"";position:absolute;left:2px;right:2px;top:54%;height:3px;
+ border-radius:2px;background:currentColor}
 .mha-dots{line-height:2.75rem;padding:0 .14em;opacity:.65}
-.mha-tag{position:absolute;z-index:2;font-size:.875rem;line-height:1;padding:6px 8px;background:var(--mha-text);color:var(--mha-page);border-radius:6px;pointer-events:none;transform:translate(-50%,-50%);white-space:nowrap}
+.mha-tag{position:absolute;z-index:2;font-size:.875rem;line-height:1;padding:6px 8px;background:var(--mha-text);
+ color:var(--mha-page);border-radius:6px;pointer-events:none;transform:translate(-50%,-50%);white-space:nowrap}
 .mha-tag[hidden]{display:none}
-.mha-answer{margin:.15rem 0 0;text-align:center;font-weight:700;font-size:2.0625rem;line-height:1.15;letter-spacing:-.01em;color:var(--mha-answer)}
+.mha-answer{margin:.15rem 0 0;text-align:center;font-weight:700;font-size:2.0625rem;line-height:1.15;
+ letter-spacing:-.01em;color:var(--mha-answer)}
 .mha-changed .mha-answer{color:var(--mha-cut)}
 .mha-view .mha-next{list-style:none;margin:4rem 0 0;padding:0;min-height:8.75rem}
-.mha-next li{display:grid;grid-template-columns:5.6em 1fr 2.6em;gap:.5rem;align-items:center;height:1.75rem;font-size:.875rem;position:relative}
+.mha-next li{display:grid;grid-template-columns:5.6em 1fr 2.6em;gap:.5rem;align-items:center;height:1.75rem;
+ font-size:.875rem;position:relative}
 .mha-next b{text-align:right;font-weight:400;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .mha-next li:first-child b{font-weight:650}
-.mha-track{position:relative;height:14px;border-radius:3px;background:color-mix(in srgb,var(--mha-text) 9%,var(--mha-page))}
-.mha-track i{position:absolute;inset:0 auto 0 0;min-width:2px;border-radius:3px;background:var(--mha-answer);transition:width .35s cubic-bezier(.2,.7,.2,1);forced-color-adjust:none}
+.mha-track{position:relative;height:14px;border-radius:3px;
+ background:color-mix(in srgb,var(--mha-text) 9%,var(--mha-page))}
+.mha-track i{position:absolute;inset:0 auto 0 0;min-width:2px;border-radius:3px;background:var(--mha-answer);
+ transition:width .35s cubic-bezier(.2,.7,.2,1);forced-color-adjust:none}
 .mha-other .mha-track i{background:var(--mha-cut)}
 .mha-view:not(.mha-changed) .mha-other .mha-track i{background:var(--mha-ribbon)}
 .mha-track u{position:absolute;top:-3px;bottom:-3px;width:2px;background:var(--mha-text);opacity:.6}
-.mha-steps,.mha-list,.mha-tee,.mha-own{display:flex;flex-wrap:wrap;gap:.5rem .75rem;justify-content:center;margin:.5rem 0}
+.mha-steps,.mha-list,.mha-tee,.mha-own{display:flex;flex-wrap:wrap;gap:.5rem .75rem;justify-content:center;
+ margin:.5rem 0}
 .mha-list,.mha-own{justify-content:flex-start}
-.mha-own input{flex:1 1 16em;min-width:0;max-width:30em;min-height:40px;font:inherit;padding:0 .6em;color:inherit;background:var(--mha-page);border:1px solid;border-radius:8px}
-:is(.mha-steps,.mha-list,.mha-tee,.mha-own) button{min-height:44px;padding:.3rem 1rem;font:inherit;color:inherit;background:none;border:1px solid color-mix(in srgb,var(--mha-text) 45%,var(--mha-page));border-radius:10px;cursor:pointer}
+.mha-own input{flex:1 1 16em;min-width:0;max-width:30em;min-height:40px;font:inherit;padding:0 .6em;color:inherit;
+ background:var(--mha-page);border:1px solid;border-radius:8px}
+:is(.mha-steps,.mha-list,.mha-tee,.mha-own) button{min-height:44px;padding:.3rem 1rem;font:inherit;color:inherit;
+ background:none;border:1px solid color-mix(in srgb,var(--mha-text) 45%,var(--mha-page));border-radius:10px;
+ cursor:pointer}
 .mha-view .mha-main{background:var(--mha-answer);border-color:var(--mha-answer);color:var(--mha-page);font-weight:600}
 .mha-tee button{line-height:1.2;text-align:center}
 .mha-tee small{display:block;font-size:.75rem;opacity:.8}
@@ -459,8 +542,13 @@ export const WRITES_STYLE = `
 .mha-inside .mha-lens{text-align:left;margin:.5rem 0}
 .mha-inside summary{min-height:32px}
 .mha-inside .mha-bar{position:static}
-.mha-view .mha-word:focus-visible,.mha-view :is(.mha-steps,.mha-list,.mha-tee) button:focus-visible{outline:3px solid var(--mha-focus);outline-offset:1px}
-@container (max-width:620px){.mha-top{display:flex;flex-direction:column;align-items:stretch}.mha-left{display:contents}.mha-next{order:1}.mha-left>:is(.mha-steps,.mha-lens){order:2}.mha-answer{font-size:1.625rem}.mha-view .mha-next{width:100%;max-width:26rem;margin:.2rem auto 0;min-height:7rem}.mha-next li:nth-child(n+5){display:none}.mha-words{row-gap:8px}.mha-view .mha-word,.mha-dots{height:2.5rem;line-height:2.5rem}}
+.mha-view .mha-word:focus-visible,.mha-view :is(.mha-steps,.mha-list,.mha-tee) button:focus-visible{
+ outline:3px solid var(--mha-focus);outline-offset:1px}
+@container (max-width:620px){.mha-top{display:flex;flex-direction:column;align-items:stretch}
+ .mha-left{display:contents}.mha-next{order:1}.mha-left>:is(.mha-steps,.mha-lens){order:2}
+ .mha-answer{font-size:1.625rem}.mha-view .mha-next{width:100%;max-width:26rem;margin:.2rem auto 0;min-height:7rem}
+ .mha-next li:nth-child(n+5){display:none}.mha-words{row-gap:8px}.mha-view .mha-word,.mha-dots{height:2.5rem;
+ line-height:2.5rem}}
 @media (prefers-reduced-motion:reduce){.mha-flowing path,.mha-track i{transition:none}}
 @media (forced-colors:active){.mha-flowing path{fill:CanvasText}.mha-flowing path.mha-cut-off{fill:none;stroke:Mark}}
 `;

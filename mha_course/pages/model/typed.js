@@ -65,7 +65,8 @@ export class Typed {
         const sentence = await this.model.sentence(text, MOST_SHOWN);
         if (text !== latest) return;
         await this.show(explorer, sentence);
-        status.textContent = `${sentence.T} tokens. Your sentence is not sent; parts of the word list are fetched, which say something of its words.`;
+        status.textContent = `${sentence.T} tokens. Your sentence is not sent; parts of the word list are fetched, ` +
+          `which say something of its words.`;
       } catch (error) {
         if (text === latest) status.textContent = error.message;
       }
@@ -90,9 +91,11 @@ export class Typed {
   async show(explorer, sentence) {
     const { view, use } = explorer;
     explorer.typed = sentence.text;
-    const menu = explorer.el.querySelector(".mha-controls select"), offered = [...menu?.options ?? []].find(({ text }) => text === sentence.text);
+    const menu = explorer.el.querySelector(".mha-controls select"),
+      offered = [...menu?.options ?? []].find(({ text }) => text === sentence.text);
     if (menu && !offered) { // the menu says what is shown
-      const own = menu.querySelector("[hidden]") ?? menu.appendChild(Object.assign(new Option("", -1), { hidden: true }));
+      const own = menu.querySelector("[hidden]") ?? menu.appendChild(Object.assign(new Option("", -1),
+        { hidden: true }));
       own.textContent = sentence.text;
       own.selected = true;
     }

@@ -13,9 +13,10 @@ function toggleTheme() {
   store("theme", root.dataset.theme);
 }
 
-// ---- search: for the sections that have most of the words; search.js holds their texts and is loaded at the first query ----
+// ---- search: for the sections that have most of the words; search.js has their texts, loaded at the first ----
 
-const SMALL = new Set("a an and are as at be by do does for how in is it of on or that the to what when where which who why with".split(" "));
+const SMALL = new Set(("a an and are as at be by do does for how in is it of on or that the to what when where which " +
+  "who why with").split(" "));
 const SIGNS = { sqrt: "√", root: "√", softmax: "softmax", times: "·", infinity: "∞", alpha: "α" };
 // The ways in which a word is looked for: its stem, and a sign that says the same.
 const waysOf = (word) => [word.length > 4 ? word.replace(/(ing|ed|es|s|e)$/, "") : word, SIGNS[word]].filter(Boolean);
@@ -33,21 +34,25 @@ function sections() {
 
 async function search(query, list, status) {
   search.latest = query;
-  const words = query.toLowerCase().split(/[\s?!,;]+/).filter(Boolean), telling = words.filter((word) => !SMALL.has(word));
+  const words = query.toLowerCase().split(/[\s?!,;]+/).filter(Boolean), telling = words.filter((word) =>
+    !SMALL.has(word));
   const wanted = telling.length ? telling : words;
   const all = wanted.length ? await sections() : [];
   if (search.latest !== query) return; // something else has been typed since
   const scored = all.map((s) => {
-    const [title, text] = [s.title, s.text].map((part) => part.toLowerCase()), found = wanted.map(waysOf).filter((ways) => within(title, ways) || within(text, ways));
+    const [title, text] = [s.title, s.text].map((part) => part.toLowerCase()),
+      found = wanted.map(waysOf).filter((ways) => within(title, ways) || within(text, ways));
     return { s, text, found: found.length, named: found.filter((ways) => within(title, ways)).length };
   });
-  const most = Math.max(1, ...scored.map(({ found }) => found)), hits = scored.filter(({ found }) => found === most).sort((a, b) => b.named - a.named);
+  const most = Math.max(1, ...scored.map(({ found }) => found)), hits = scored.filter(({ found }) =>
+    found === most).sort((a, b) => b.named - a.named);
   list.replaceChildren(...hits.slice(0, 20).map(({ s, text }) => {
     const item = document.createElement("li"), link = document.createElement("a"),
       around = document.createElement("span");
     link.href = `${s.page}.html#${s.id}`;
     link.textContent = s.title;
-    const at = Math.max(0, Math.min(...wanted.flatMap(waysOf).map((way) => text.indexOf(way)).filter((i) => i >= 0), text.length) - 40);
+    const at = Math.max(0, Math.min(...wanted.flatMap(waysOf).map((way) => text.indexOf(way)).filter((i) => i >= 0),
+      text.length) - 40);
     around.textContent = `${s.page_title}: ${at ? "… " : ""}${s.text.slice(at, at + 110)} …`;
     link.append(around);
     item.append(link);
@@ -68,11 +73,14 @@ document.addEventListener("mha-mounted", ({ detail }) => {
   all.forEach(({ key, labels }, k) => { if (labels.includes(given.get(key))) set(k, labels.indexOf(given.get(key))); });
   const text = given.get("text");
   if (!all.some(({ labels }) => labels.includes(text))) detail.text = text; // it was typed: it waits for the model
-  const mine = () => view.cut ?? view.writes, known = (list) => { try { return JSON.parse(list); } catch { return undefined; } }; // a link may be broken
-  const own = OWN.map((key) => [key, known(given.get(key))]).filter(([, value]) => value !== undefined && value !== null);
+  const mine = () => view.cut ?? view.writes,
+    known = (list) => { try { return JSON.parse(list); } catch { return undefined; } }; // a link may be broken
+  const own = OWN.map((key) => [key, known(given.get(key))]).filter(([, value]) => value !== undefined
+    && value !== null);
   detail.restored = () => {
     const { state } = mine() ?? {}, then = { ...state, ...Object.fromEntries(own) };
-    if (own.length && state && state.text === (text ?? state.text) && mine().knows(then.cuts)) { mine().state = then; own.length = 0; }
+    if (own.length && state && state.text === (text ?? state.text)
+      && mine().knows(then.cuts)) { mine().state = then; own.length = 0; }
   };
   requestAnimationFrame(detail.restored);
   const write = () => {
