@@ -271,7 +271,8 @@ class MultiHeadAttention(Convertible, nn.Module):
         if query is key is value:
             rows = execution.rows_of("w_qkv", self.w_qkv, query, 3 * width)
             return heads_of(rows, 3 * h).chunk(3, dim=1)
-        thirds = execution.thirds_of(self.w_qkv, (query, key, value), width)  # (B, T, h·d_k) each
+        inputs = query, key, value
+        thirds = execution.thirds_of(self.w_qkv, inputs, width)  # (B, T, h·d_k) each
         return tuple(heads_of(rows, h) for rows in thirds)
 
     def extra_repr(self) -> str:

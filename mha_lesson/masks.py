@@ -90,10 +90,10 @@ def settled(
     key: Float[Tensor, "*batch T_k d_k"],
     explicit: bool,
 ) -> tuple[Bool[Tensor, "..."] | None, bool, Bool[Tensor, "..."] | None]:
-    """One mask of all that is blocked, the future, too, unless PyTorch's kernel sees to that;
-    whether it does; and the rows (…, T_q, 1) without a key, or None.
+    """One mask of all that is blocked, whether the kernel blocks the future, and rows.
 
-    A softmax over no key is NaN: such rows see all keys, and are `zeroed` afterwards.
+    The rows (…, T_q, 1) are those without a key, or None. A softmax over no key is NaN:
+    such rows see all keys, and are `zeroed` afterwards.
     """
     if mask is None:
         if causal and explicit:
