@@ -133,8 +133,8 @@ export class Writes {
     input.setAttribute("aria-label", "your own sentence");
     input.setAttribute("data-lm-suppress-shortcuts", "true");
     const size = offer ? `: ${Math.round(offer.all / 1e6)} MB come first` : "";
-    this.state = element("span", { role: "status" });
-    this.ask.replaceChildren(input, pressable(`Read on${size}`, null, { type: "submit" }), this.state);
+    this.heard = element("span", { role: "status" });
+    this.ask.replaceChildren(input, pressable(`Read on${size}`, null, { type: "submit" }), this.heard);
     this.ask.onsubmit = (e) => {
       e.preventDefault();
       if (input.value.trim()) this.read(input.value.trim(), []);
@@ -167,7 +167,7 @@ export class Writes {
       }
     });
   }
-  say(text) { if (this.state) this.state.textContent = text; }
+  say(text) { if (this.heard) this.heard.textContent = text; }
 
   // ---- what is seen ----
 
