@@ -206,6 +206,9 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
     for corner in main.find_all("th", string=None):
         if not corner.get_text(strip=True):
             corner.name = "td"
+    for row in main.select(".text tbody tr"):  # who listens hears what a cell is about
+        if first := row.find("td"):
+            first.name, first["scope"] = "th", "row"
     for table in main.select(".text table"):
         table.wrap(soup.new_tag("div", attrs={"class": "scroll"}))
     for code in main.select(".highlight"):

@@ -78,4 +78,5 @@ export const frame = (id) => `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}${WRITES_S
   class="mha-stage"><canvas tabindex="0" role="application" aria-roledescription="picture" aria-describedby="${id}"
   data-lm-suppress-shortcuts="true"></canvas><div class="mha-spot"></div></div><div class="mha-reading"
   aria-hidden="true"></div><div class="mha-more"><details><summary>Tables
-  and keys</summary><p>${KEYS}</p><div class="mha-tables"></div></details></div>`;
+  and keys</summary><p>${KEYS}</p><div class="mha-tables" tabindex="0" role="region"
+  aria-label="tables"></div></details></div>`;
