@@ -23,9 +23,7 @@ from mha_course.exercises.nb10 import rotate
 from mha_course.exercises.nb11 import cached_attention, cached_mask, grouped_scores
 from mha_course.exercises.nb12 import WritingTests, test_attention
 from mha_course.exercises.nb13 import cache_bytes, select_keys
-from mha_course.exercises.nb14 import (
-    WritingAttention as WritingAttention,
-)  # its notebook is to come
+from mha_course.exercises.nb14 import WritingAttention
 from mha_course.exercises.short import silence, solved
 from mha_course.exercises.variants import VARIANTS
 from mha_course.practice import journal
@@ -55,6 +53,7 @@ EXERCISES: tuple[Exercise | WritingTests, ...] = (
     test_attention,
     select_keys,
     cache_bytes,
+    WritingAttention,
 )
 # Exercise 20 asks for tests, and tests of one's own are written beside the class, not from memory.
 practice = Practice([e for e in EXERCISES if isinstance(e, Exercise)], VARIANTS)

@@ -4,6 +4,7 @@ from typing import Any
 
 from mha_course import check
 from mha_course.collection.kept import kept
+from mha_course.collection.opened import Opened
 from mha_lesson import device, smollm
 from mha_lesson.weights import WeightsMissing
 
@@ -46,6 +47,11 @@ def own(model: Any, kind: type) -> Any:
         return model.with_attention(kind)
     except WeightsMissing:
         return model
+
+
+def layer(kind: type) -> type:
+    """The learner's layer, once exercise 23 passes; until then one of ours."""
+    return kind if check.WritingAttention(kind).passed else Opened
 
 
 def tell(

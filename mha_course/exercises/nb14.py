@@ -152,6 +152,7 @@ def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Findin
 @exercise(
     23,
     "14",
+    reread="Exercise 23: The layer that writes",
     make_cases=lambda: (),
     bind=bind,
     further=(the_old_cache_stays,),

@@ -11,6 +11,7 @@ from mha_lesson import text
 
 MAKERS = {
     "make_cuts.py",
+    "make_experiments.py",
     "make_sentence.py",
     "make_minilm_reference.py",
     "make_models.py",

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from answers import slips
 from mha_lesson import KVCache
-from mha_lesson.decoding import rotate as _package_rotate
+from mha_lesson import rotate as _package_rotate
 
 EXERCISE = "WritingAttention"
 

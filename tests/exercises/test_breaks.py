@@ -1,0 +1,50 @@
+"""Breaks around a class: each is the mistake that its name says, and notebook 12's tests see it."""
+
+import pytest
+
+from answers.the_writer import AsTaught
+from mha_course import check
+from mha_course.collection import breaks, opened
+from mha_course.collection.breaks import AROUND, NAMES, noticed
+
+SLIPS = {
+    "no rotation": ("all_at_one",), "base 10,000": ("base_not_used",),
+    "neighbours rotated, not halves": ("neighbours",), "key heads in turn": ("dealt_out",),
+    "no scale": ("no_scale",), "divided by d_k": ("by_d_k",),
+    "merged without the transpose": ("not_permuted_back",),
+}  # fmt: skip
+NOTICED = {
+    "as written": [], "no rotation": ["order", "equal"], "uniform weights": ["order", "equal"],
+    "no mask": ["leak", "equal"], "merged without the transpose": ["leak", "equal"],
+    # 64 tokens share a scale, the later ones too.
+    "4 bits, keys by dimension": ["leak", "equal"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_the_check_names_what_is_done_around_a_class(name):
+    """A text in one piece comes as it does from a class that makes the mistake itself."""
+
+    class Broken(AsTaught):
+        def forward(self, x, cache=None):
+            d_model, base = self.w_q.in_features, self.base
+            base = 10_000.0 if name == "base 10,000" else base
+            twin = AsTaught(d_model, self.n_heads, self.n_kv_heads, base).to(x)
+            twin.load_state_dict(self.state_dict())
+            AROUND[name](twin, self.n_heads, self.n_kv_heads)
+            return twin(x, cache)
+
+    found = check.WritingAttention(Broken)
+    assert found.slips == SLIPS[name], str(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", [AsTaught, opened.Opened])
+def test_which_tests_notice(kind, name):
+    for seed in (1, 2):
+        assert noticed(kind, name, seed) == NOTICED.get(name, ["equal"])
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(ValueError, match="name"):
+        breaks.broken(None, AsTaught, "no idea")
