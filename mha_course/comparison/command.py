@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from operator import attrgetter
@@ -34,6 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--layers", metavar="w_q=NAME,…", help="where w_q, w_k, w_v (or w_qkv) and w_o are"
     )
+    parser.add_argument(
+        "--ignore",
+        default="",
+        metavar="NAME,…",
+        help="what is meant, and parameters left alone",
+    )
     parser.add_argument("--n-heads", type=int, help="h, where the module does not say it")
     args = parser.parse_args(argv)
     try:
@@ -47,11 +54,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             true_means=args.true_means,
             n_heads=args.n_heads,
             layers=None if args.layers is None else _layers(args.layers),
+            ignore=[name for name in args.ignore.split(",") if name],
         )
     except Exception as error:  # also of the file, or of the factory
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return UNKNOWN
-    print(comparison)
+    if "GITHUB_ACTIONS" in os.environ:  # its log folds what was tried
+        print(comparison.words, "::group::What was tried", sep="\n")
+        print(*comparison.tried, "::endgroup::", sep="\n")
+    else:
+        print(comparison)
     return RIGHT if comparison.found == "right" else WRONG
 
 

@@ -20,7 +20,9 @@ class Slot(NamedTuple):
 
     name: str
     path: tuple[Any, ...] = ()
-    default: Any = None
+    default: Any = None  # a flag's value, where `call` does not give another
+    given: bool = False  # by `call`
+    is_mask: bool = False  # whatever its name says
 
     @property
     def said(self) -> str:
@@ -31,7 +33,8 @@ class Slot(NamedTuple):
     @property
     def named(self) -> bool:
         """Whether its name says that it is a mask."""
-        return bool(SAYS_MASK.search(" ".join(map(str, (self.name, *self.path))).lower()))
+        says = SAYS_MASK.search(" ".join(map(str, (self.name, *self.path))).lower())
+        return self.is_mask or bool(says)
 
 
 class Entry(NamedTuple):
@@ -101,12 +104,10 @@ class Handed:
         return value
 
 
-def blocks_some(value: Any, x: Tensor) -> bool:
-    """Whether it is a mask that blocks some pairs, and not others."""
-    if isinstance(value, Tensor) and value.shape != x.shape:
-        square = value.shape[-2:] == (x.shape[1], x.shape[1])
-        return (value.dtype == torch.bool or square) and len(value.unique()) > 1
-    return False
+def _is_mask(value: Any, x: Tensor) -> bool:
+    """Whether it is one whatever its name says: of bools, or of tokens by tokens."""
+    square = value.shape[-2:] == (x.shape[1], x.shape[1]) and value.shape != x.shape
+    return bool(value.dtype == torch.bool or (square and len(value.unique()) > 1))
 
 
 def _slots(entry: Entry, x: Tensor) -> Iterator[Slot]:
@@ -116,22 +117,25 @@ def _slots(entry: Entry, x: Tensor) -> Iterator[Slot]:
         if p.kind in BOUND or isinstance(value, tuple | list | dict):
             for path, inner in _leaves(value):
                 if _may_be_mask(inner, x):
-                    yield Slot(p.name, path)
+                    yield Slot(p.name, path, None, True, _is_mask(inner, x))
             if p.kind == BOUND[1]:
                 yield from (Slot(p.name, (n,)) for n in entry.asked_for if n not in (value or {}))
-        elif p.name in entry.arguments and _may_be_mask(value, x):
-            yield Slot(p.name)
+        elif isinstance(value, Tensor):
+            if SAYS_MASK.search(p.name.lower()) or _may_be_mask(value, x):
+                yield Slot(p.name, (), None, True, _is_mask(value, x))
         elif value is None and isinstance(p.default, Tensor):
             yield from [Slot(p.name)] * bool(SAYS_MASK.search(p.name.lower()))
         elif value is None and p.default in (None, True, False, inspect.Parameter.empty):
             yield Slot(p.name, default=p.default)
         elif isinstance(value, bool) and SAYS_MASK.search(p.name.lower()):
-            yield Slot(p.name, default=value)
+            yield Slot(p.name, default=value, given=True)
 
 
 def _may_be_mask(value: Any, x: Tensor) -> bool:
     return isinstance(value, Tensor) and (
-        value.dtype == torch.bool or blocks_some(value, x) or value.shape == x.shape[:2]
+        _is_mask(value, x)
+        or value.shape == x.shape[:2]
+        or (not value.is_floating_point() and value.shape == x.shape[:1])
     )
 
 
@@ -153,7 +157,7 @@ def _has(value: Any, key: Any) -> bool:
 def _put(arguments: dict[str, Any], slot: Slot, new: Any, signature: inspect.Signature) -> None:
     def within(value: Any, path: tuple[Any, ...]) -> Any:
         if not path:
-            return new
+            return new(value) if callable(new) else new
         key, *rest = path
         if isinstance(value, dict):
             return {**value, key: within(value.get(key), (*rest,))}

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from mha_lesson.refusals import say
 
-HEADS = ("n_heads", "num_heads", "n_head", "num_head", "nhead", "nheads", "head_num", "heads",
-         "head", "num_attention_heads", "h")  # fmt: skip
+HEADS = (  # what h is called
+    *("n_heads", "num_heads", "n_head", "num_head", "nhead", "nheads", "head_num", "heads", "head"),
+    *("num_attention_heads", "h"),
+)
 WORDS = {  # in a layer's name
     "w_qkv": {"qkv", "wqkv", "kqv"},
     "w_kv": {"kv", "wkv"},
@@ -34,6 +36,7 @@ class Reading(NamedTuple):
     h: int
     unusual: str  # what is unusual about it, or ""
     rows: dict[str, Tensor]  # "q", "k", "v" and "o": weight (out, in), its bias as last column
+    mistakes: tuple[str, ...] = ()  # that show in the layers alone
 
 
 def layer(parameter: str) -> str:
@@ -47,15 +50,20 @@ def is_matrix(p: Tensor) -> bool:
 
 
 def matrices_of(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Layer → its weight."""
-    return {layer(name): p for name, p in module.named_parameters() if is_matrix(p)}
+    """Layer → its weight; one that has several roles stands under the names of all of them."""
+    out: dict[str, nn.Parameter] = {}
+    for name, p in module.named_parameters(remove_duplicate=False):
+        same = [other for other, q in out.items() if q is p]
+        if is_matrix(p) and (not same or _role(name) not in ("", *map(_role, same))):
+            out = {n: q for n, q in out.items() if n not in same or _role(n)} | {layer(name): p}
+    return out
 
 
-def width_of(matrices: Iterable[Tensor]) -> int:
-    """d_model: the width that most of them have, and of several the largest."""
+def widths_of(matrices: Iterable[Tensor]) -> list[int]:
+    """What d_model may be: widths that most of them have first, and of several the largest."""
     shapes = [p.shape for p in matrices]
-    widths = {n for shape in shapes for n in shape}
-    return max(widths, key=lambda n: (sum(n in shape for shape in shapes), n), default=0)
+    widths = {n for shape in shapes for n in shape if n > 1}
+    return sorted(widths, key=lambda n: (sum(n in shape for shape in shapes), n), reverse=True)
 
 
 def chosen(matrices: Mapping[str, Tensor], layers: Mapping[str, str | Sequence[str]]) -> Roles:
@@ -87,7 +95,8 @@ def options(
         raise ValueError(
             "layers must be given, or cannot be: W^Q, W^K and W^V of h·d_k = d_model rows are not "
             f"among {sizes or 'its parameters, which are not matrices'}. Shared or narrower keys, "
-            f"and an h·d_k other than d_model, are not compared."
+            "heads as wide as a token, and any h·d_k other than d_model, are not compared. If they "
+            "are there under other names, say layers={'w_q': …, 'w_k': …, 'w_v': …, 'w_o': …}."
         )
     return sorted(ways, key=lambda roles: "w_o" not in roles)
 
@@ -123,7 +132,8 @@ def parameters_of(module: nn.Module, ways: Sequence[Roles]) -> dict[str, nn.Para
         bias = layer(name) not in matrices and "b" in name
         return layer(name) in layers or (bias and _letters(_role(name)) in letters)
 
-    return {name: p for name, p in module.named_parameters() if is_own(name)}
+    every = module.named_parameters(remove_duplicate=False)
+    return {name: p for name, p in every if is_own(name)}
 
 
 def readings(module: nn.Module, roles: Roles, h: int, d_model: int) -> Iterator[Reading]:
@@ -135,16 +145,27 @@ def readings(module: nn.Module, roles: Roles, h: int, d_model: int) -> Iterator[
     }
     linear = {name for name, part in module.named_modules() if isinstance(part, nn.Linear)}
     others = [matrices[s] for names in roles.values() for s in names if s not in linear]
+    small = [role for role, names in roles.items() if _small(matrices[names[0]], d_model, h)]
+    used = [id(matrices[name]) for names in roles.values() for name in names]
+    mistakes = (*["no_w_o"] * ("w_o" not in roles), *["one_projection_for_all_heads"] * bool(small),
+                *["layers_tied"] * (len({*used}) < len(used)))  # fmt: skip
     either = any(p.ndim > 2 or p.shape[0] == p.shape[1] for p in others)  # way round may fit
     for turned in (False, True) if either else (False,):
         rows = {}
         for role, names in roles.items():
+            if role in small:
+                one = matrices[names[0]]
+                bias = biases.get(names[0], torch.zeros(len(one))).repeat(h)[:, None]
+                weight = torch.block_diag(*[one] * h)
+                rows[role] = torch.cat((weight, bias.to(weight)), dim=1).double()
+                continue
             several = [_rows(matrices[s], d_model, role, turned and s not in linear) for s in names]
             weight = torch.cat(several, dim=1 if role == "w_o" else 0)
             bias = _bias(names, role, biases, len(weight))
             rows[role] = torch.cat((weight, bias[:, None].to(weight)), dim=1).double()
         if all(p.shape == (len(_letters(r)) * d_model, d_model + 1) for r, p in rows.items()):
-            yield from _orders(roles, rows, h, d_model)
+            for reading in _orders(roles, rows, h, d_model):
+                yield reading._replace(mistakes=mistakes)
 
 
 def _orders(roles: Roles, rows: dict[str, Tensor], h: int, d_model: int) -> Iterator[Reading]:
@@ -168,6 +189,14 @@ def _orders(roles: Roles, rows: dict[str, Tensor], h: int, d_model: int) -> Iter
             turned = torch.cat((columns, last[:, -1:]), dim=1)
             unusual = [*unusual, "W^O reads (d_k, h)"]
             yield Reading(roles, h, "; ".join(unusual), out | {"o": turned})
+
+
+def _small(p: Tensor, d_model: int, h: int | None = None) -> bool:
+    """Whether it may be one head's square, which serves all heads."""
+    n = len(p)
+    return (
+        p.shape == (n, n) and n < d_model and (d_model % n == 0 if h is None else n * h == d_model)
+    )
 
 
 def _in_order(rows: Tensor, axes: str, n: int, h: int) -> Tensor:
@@ -210,6 +239,8 @@ def _guessed(matrices: Mapping[str, Tensor], d_model: int) -> Iterator[Roles]:
             whole.setdefault(role, []).append((name,))
         elif d_model in p.shape and not n and role:
             heads.setdefault((role, p.numel()), []).append(name)
+        elif role in ("w_q", "w_k", "w_v") and _small(p, d_model):
+            whole.setdefault(role, []).append((name,))
     for (role, size), names in heads.items():
         if len(names) * size == len(_letters(role)) * d_model**2:
             whole.setdefault(role, []).append((*names,))

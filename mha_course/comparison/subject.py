@@ -1,6 +1,7 @@
 """A copy of any module, run in such ways that what it does on its own account is seen."""
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, cast
@@ -11,7 +12,7 @@ from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
 from mha_course.comparison.drops import Drops
-from mha_course.comparison.handed import Handed, Slot, blocks_some
+from mha_course.comparison.handed import Handed, Slot
 from mha_course.comparison.layers import draw
 from mha_lesson.refusals import describe
 
@@ -23,8 +24,9 @@ class Subject:
     """A module's copy, on the CPU in float64, or in float32 where it only runs in that."""
 
     def __init__(self, module: nn.Module, call: Call | None) -> None:
-        self.call, self.coarse, self.dtype, self.also = call, False, torch.float64, ""
+        self.call, self.coarse, self.dtype = call, False, torch.float64
         self.changes_input = False
+        self.opened = dict[Slot, Any]()  # what stands for masks that `call` gives
         halves = {str(p.dtype) for p in module.parameters()} & {"torch.float16", "torch.bfloat16"}
         self.notes = [f"Tried in float64, not in {dtype}." for dtype in sorted(halves)]
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
@@ -50,12 +52,12 @@ class Subject:
         self, x: Tensor, training: bool = False, masks: Mapping[Slot, Any] | None = None
     ) -> Tensor:
         """Its output (B, T, d_model), in float64; in training nothing is dropped."""
-        self.handed.instead = {} if masks is None else masks
+        self.handed.instead = self.opened | dict(masks or {})
         with torch.set_grad_enabled(training), Drops(x.shape[1]) if training else nullcontext():
             try:
                 return self.run(x.clone(), training).detach()
             finally:
-                self.handed.instead = {}
+                self.handed.instead = self.opened
 
     def run(self, x: Tensor, training: bool) -> Tensor:
         """Its output in float64, with its graph where gradients are asked for."""
@@ -85,6 +87,11 @@ class Subject:
     def same(self) -> int:
         return SAME if self.dtype == torch.float64 else COARSE
 
+    @property
+    def enough(self) -> int:
+        """Digits, where inside it is coarser than outside."""
+        return COARSE if self.coarse else SAME
+
     def start(self, x: Tensor) -> None:
         """Runs it once, in float32 if it must be, and notes in which precisions it computes."""
         try:
@@ -95,11 +102,13 @@ class Subject:
             try:
                 self(x)
             except ValueError:
+                self.dtype = torch.float64
+                self.module.double()
                 raise first from first.__cause__
             self.notes.append("Tried in float32 only: in float64 " + raised(first))
         with _Watch() as watch:
             self(x)
-        self.turns, self.fills = watch.turns, watch.fills
+        self.turns = watch.turns
         inside = sorted(str(dtype) for dtype in watch.dtypes - {self.dtype, torch.float64})
         self.coarse = self.dtype == torch.float32 or bool(inside)
         if inside:
@@ -143,12 +152,6 @@ class Subject:
         self(x)
         return [*self.handed.heard(x)]
 
-    def masked(self, x: Tensor, slots: list[Slot]) -> bool:
-        """Whether `call` hands over a mask that blocks some pairs and not others."""
-        given = [(slot, self.handed.given(slot)) for slot in slots]
-        flags = [slot for slot, value in given if value is True and "causal" in slot.name]
-        return bool(flags) or any(blocks_some(value, x) for _, value in given)
-
     def repeats(self, x: Tensor) -> str | None:
         """What differs between two runs in evaluation, or None."""
         torch.manual_seed(0)
@@ -165,43 +168,51 @@ class Subject:
         with Drops(x.shape[1], drawn, but) as drops:
             return self.run(x.clone(), True).detach(), drops
 
-    def in_float32(self, x: Tensor) -> Tensor | None:
-        """Its output in float32; None where that is tried already, or fails."""
-        if self.dtype != torch.float64:
-            return None
-        with self.restored():
+    def in_float32(self, x: Tensor) -> tuple[Tensor, list[str]]:
+        """Its output in float32, and the half precisions that it computes in there."""
+        kept = self.dtype
+        with self.restored(), _Watch() as watch:
             self.module.float()
             self.dtype = torch.float32
             try:
                 y = self(x)
-            except ValueError as error:
-                self.notes.append("Not tried: float32, where " + raised(error))
-                return None
             finally:
-                self.dtype = torch.float64
-        self.also = self.also.removesuffix(" and float32") + " and float32"
-        return y
+                self.dtype = kept
+        return y, sorted(str(dtype) for dtype in watch.dtypes if dtype.itemsize < 4)
 
 
 def raised(error: ValueError) -> str:
     cause = error.__cause__ or error
-    return f"`call` raised {type(cause).__name__}: {str(cause).splitlines()[0][:100]}"
+    said = (str(cause).splitlines() or [""])[0][:100]
+    return f"`call` raised {type(cause).__name__}: {said}"
+
+
+def digits(own: Tensor, y: Tensor) -> int:
+    """To how many digits, of y's largest number, they agree."""
+    far = ((own - y).abs().max() / y.abs().max()).item() if y.numel() else 0.0
+    return int(-math.log10(max(far, 1e-16))) if math.isfinite(far) else 0
+
+
+def agreement(own: Tensor, y: Tensor) -> float:
+    """To how many digits of the right one's largest number two outputs agree."""
+    if not y.numel():
+        return 16.0
+    far = ((own - y).abs().max() / own.abs().max().clamp(min=1e-300)).item()
+    return -math.log10(max(far, 1e-16)) if far < 1e300 else 0.0
 
 
 class _Watch(TorchFunctionMode):
-    """Notes in which floating types anything is computed, and whether it turns or fills."""
+    """Notes in which floating types anything is computed, and whether it turns."""
 
     def __init__(self) -> None:
         super().__init__()
         self.dtypes: set[torch.dtype] = set()
-        self.turns = self.fills = False
+        self.turns = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         self.turns |= name in ("sin", "cos", "polar")
-        if name in ("masked_fill", "masked_fill_") and len(args) > 1 and args[0].ndim > 2:
-            self.fills |= len(args[1].unique()) > 1
         if isinstance(out, Tensor) and out.is_floating_point():
             self.dtypes.add(out.dtype)
         return out
