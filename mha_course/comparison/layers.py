@@ -95,7 +95,7 @@ def options(
         raise ValueError(
             "layers must be given, or cannot be: W^Q, W^K and W^V of h·d_k = d_model rows are not "
             f"among {sizes or 'its parameters, which are not matrices'}. Shared or narrower keys, "
-            "heads as wide as a token, and any h·d_k other than d_model, are not compared. If they "
+            "heads as wide as a token, and an h·d_k other than d_model, are not compared. If they "
             "are there under other names, say layers={'w_q': …, 'w_k': …, 'w_v': …, 'w_o': …}."
         )
     return sorted(ways, key=lambda roles: "w_o" not in roles)
