@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mha_course.base.disk import write_whole
-from mha_course.base.stored import tagged
+from mha_course.base.notebook import tagged
 from mha_course.collection import kept
 
 FILE = Path(__file__).with_name(kept.FILE)
