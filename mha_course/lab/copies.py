@@ -21,7 +21,7 @@ MINE = "my_notebooks"
 LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
 FIRST = "00_start_here.ipynb"
-FIRST_PICTURE = "cut"  # the cell whose picture is kept
+FIRST_PICTURE = "writes"  # the cell whose picture is kept
 TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
 # What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
 LANGUAGE = {

@@ -271,6 +271,19 @@ def caches(n_local: int, window: int, h_kv: int) -> Iterator[Table]:
         yield wanted(f"after {n:,} tokens", size)
 
 
+@sheet("14")
+def next_pieces() -> Iterator[Table]:
+    """A model scores four pieces as the next one. Below stands e to the power of each score.
+    Write each piece's share, to two digits, at temperature 1 and at 1/2, where every score is
+    doubled, and so every power squared. Which piece, counted from 0, comes at temperature 0?
+    """
+    powers = (torch.randperm(6)[:4] + 1).double()
+    yield given("e to the score", powers)
+    yield wanted("at temperature 1", powers / powers.sum(), 2)
+    yield wanted("at temperature 1/2", powers**2 / (powers**2).sum(), 2)
+    yield wanted("at temperature 0", int(powers.argmax()))
+
+
 def sheets(seed: int) -> Iterator[Sheet]:
     """One for each notebook: its task, and a question of each kind from the bank."""
     for book, path in paths().items():

@@ -441,6 +441,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "explore.heads.heads": lambda: {"mha": MHA, "x": normal(5, 6), "tokens": list("abcde")},
     "explore.real_heads.real_heads": lambda: {"text": "The dog."},
     "explore.cut.cut": lambda: {"text": "The dog.", "offered": 2},
+    "explore.writes.writes": lambda: {"prompt": "The dog"},
     "explore.training.training": lambda: {"runs": runs()[:2]},
 }  # fmt: skip
 
@@ -510,6 +511,7 @@ EVERY = dict.fromkeys(CALLS, 3) | {
     "explore.heads.heads": 5,
     "explore.real_heads.real_heads": 5,
     "explore.cut.cut": 5,
+    "explore.writes.writes": 5,
     "explore.training.training": 5,
     "figures.show": 5,
 }

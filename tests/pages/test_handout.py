@@ -229,6 +229,10 @@ def test_worksheets_ask_for_what_can_be_computed_and_their_key_has_it(tmp_path):
         exact = np.exp(x["01"]["scores"])
         exact /= exact.sum(-1, keepdims=True)
         np.testing.assert_allclose(x["01"]["weights"], exact, atol=0.0051)
+        halved = np.exp(2 * np.log(x["14"]["e to the score"]))
+        np.testing.assert_allclose(
+            x["14"]["at temperature 1/2"], halved / halved.sum(), atol=0.0051
+        )
     worksheets.main(["--out", str(tmp_path), "--seed", "3"])
     sheet, key = (
         BeautifulSoup((tmp_path / f"{name}.html").read_text("utf-8"), "html.parser")
