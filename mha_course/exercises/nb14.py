@@ -261,8 +261,9 @@ def turn(q, k, v, at, base):
     keys_start_anew = of_q, rotated(k, at - at[0], base), v
     """The positions of the keys start anew at every call, those of the queries do not. | Query and
     key of one token stand at the same place. Which place is it?"""
+    head = torch.arange(q.shape[1], device=q.device)
     by_head = tuple(
-        rotated(x.transpose(1, 2), torch.arange(x.shape[1]), base).transpose(1, 2) for x in (q, k)
+        rotated(x.transpose(1, 2), head[: x.shape[1]], base).transpose(1, 2) for x in (q, k)
     )
     turned_by_head = *by_head, v
     """Rows are turned by the number of their *head*, and not of their token: axis 1 is taken for
@@ -272,7 +273,8 @@ def turn(q, k, v, at, base):
     """Rows are turned before they are cut into heads: dimensions of different heads turn together.
     | Which dimensions make a pair?"""
     d_model, half = q.shape[1] * q.shape[3], q.shape[3] // 2
-    slow = at[:, None] * base ** (-2 * torch.arange(half, dtype=torch.float64) / d_model)
+    i = torch.arange(half, dtype=torch.float64, device=at.device)
+    slow = at[:, None] * base ** (-2 * i / d_model)
     pairs = tuple(x.chunk(2, dim=-1) for x in (q, k))
     by_d_model = tuple(torch.cat(nb10.turned(a, b, slow), -1) for a, b in pairs)
     speeds_of_d_model = *by_d_model, v
