@@ -55,6 +55,9 @@ from mha_course import check
 
 check.practice.begin()"""
 
+# What the statement of an exercise says is imported.
+IMPORTS = {"WritingAttention": "from mha_lesson import merge_heads, rotate, split_heads\n\n\n"}
+
 
 class Written(NamedTuple):
     """The notebook that was written, shown by Jupyter as a link."""
@@ -178,6 +181,7 @@ class Practice:
                 hints = [*hints, AS_IN_THE_COURSE] if hints else []
                 stub = f"def {problem.name}({', '.join(problem.arguments)}):\n    ..."
             text = "\n\n".join([f"## {title}", says, *hints])
+            stub = IMPORTS.get(one.name, "") + stub
             calls = f"check.practice.{problem.name}({problem.name})"
             cells += [_cell(text), _cell(stub, "code"), _cell(calls, "code")]
         if not whole:
