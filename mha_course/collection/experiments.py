@@ -22,6 +22,7 @@ from mha_course.collection.opened import (
     Mask,
     Rounding,
     as_they_are,
+    attentions,
     by_dimension,
     by_token,
     changed,
@@ -52,7 +53,7 @@ def _stored() -> dict[str, Any]:
 
 
 def _weights(model: SmolLM) -> Float[Tensor, "n_layers B h T T"]:
-    return torch.stack([layer.attention.weights for layer in model.layers])
+    return torch.stack([attention.weights for attention in attentions(model)])
 
 
 # ---------------------------------------------------------------- heads that copy

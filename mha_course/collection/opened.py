@@ -7,6 +7,7 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +50,11 @@ class Change:
 class Opened(nn.Module):
     """Weights of the last call stand in `weights`, (B, h, T, T)."""
 
+    w_q: nn.Linear
+    w_k: nn.Linear
+    w_v: nn.Linear
+    w_o: nn.Linear
+
     def __init__(self, d_model: int, n_heads: int, n_kv_heads: int, base: float) -> None:
         super().__init__()
         d_k = d_model // n_heads
@@ -84,11 +90,16 @@ def opened(model: SmolLM) -> SmolLM:
     return model.with_attention(Opened)
 
 
+def attentions(model: SmolLM) -> list[Opened]:
+    """Of an opened model, layer by layer."""
+    return [cast("Opened", layer.attention) for layer in model.layers]
+
+
 def changed(model: SmolLM, changes: Change | Sequence[Change]) -> SmolLM:
     """The same opened model, its layers changed: all alike, or each in its own way."""
     some = [changes] * N_LAYERS if isinstance(changes, Change) else changes
-    for layer, change in zip(model.layers, some, strict=True):
-        layer.attention.change = change
+    for attention, change in zip(attentions(model), some, strict=True):
+        attention.change = change
     return model
 
 
