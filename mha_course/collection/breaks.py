@@ -145,7 +145,7 @@ def noticed(kind: type[nn.Module], name: str, seed: int = 0) -> list[str]:
     """Which of notebook 12's tests one small layer with this mistake fails.
 
     "leak": a later token changes an earlier output. "order": two earlier tokens exchanged change
-    nothing at the end. "equal": the outputs are those of the package's class.
+    nothing at the end. "unequal": the outputs are not those of the package's class.
     """
     d_model, h, h_kv, n = 48, 6, 3, 90  # longer than the window
     generator = torch.Generator().manual_seed(seed)
@@ -160,7 +160,7 @@ def noticed(kind: type[nn.Module], name: str, seed: int = 0) -> list[str]:
         fails = {
             "leak": not torch.allclose(layer(later)[0][:, :60], out[:, :60], atol=1e-4),
             "order": torch.allclose(layer(exchanged)[0][:, -1], out[:, -1], atol=1e-4),
-            "equal": not torch.allclose(out, right(x), atol=1e-4),
+            "unequal": not torch.allclose(out, right(x), atol=1e-4),
         }
     return [test for test, failed in fails.items() if failed]
 
