@@ -46,6 +46,7 @@ from mha_course.classroom.files import HandIn, Learner
 from mha_course.classroom.grading import DONE, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row, Submission
 from mha_course.classroom.sandbox import Limits, Outcome
 from mha_course.collection.questions import questions
+from mha_course.practice import from_memory
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS")
 
@@ -1092,6 +1093,7 @@ def test_the_values_of_every_right_answer_are_right_elsewhere_and_no_others(name
     exec(FIRST, space)
     for solution in SOLUTIONS.values():
         exec(solution, space)
+    exec(from_memory.IMPORTS.get(name, ""), space)
     exercise = getattr(check, name)
     packed, called = json.loads(json.dumps(values.pack(exercise, space[name])))
     assert not called
@@ -1103,13 +1105,27 @@ def test_the_values_of_every_right_answer_are_right_elsewhere_and_no_others(name
             case[1] = before
 
 
+@pytest.mark.parametrize(
+    "told", [{"base": 10**400}, {"base": "x"}, {"heads": [6, 0]}, {"heads": 6}]
+)
+def test_forged_sizes_of_a_class_are_not_right_and_stop_no_report(told):
+    space = {}
+    for code in (FIRST, SOLUTIONS["WritingAttention"]):
+        exec(code, space)
+    packed, _ = values.pack(check.WritingAttention, space["WritingAttention"])
+    assert values.right(check.WritingAttention, packed)
+    packed[-1][0][2] |= told
+    assert not values.right(check.WritingAttention, packed)
+
+
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
     """A class with one notebook of each kind that has to be run as a whole."""
     folder, out = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("report")
     outside = folder.parent / "written.txt"
     guessed = {"scaling_sharp": "256", "scaling_root": "<b>", "no": 1}
-    write(folder / "ada/all.ipynb", raw=noting(guessed, FIRST, *solved(*SOLUTIONS)))
+    names = sorted(SOLUTIONS, key=lambda name: name not in from_memory.IMPORTS)  # before her own
+    write(folder / "ada/all.ipynb", raw=noting(guessed, FIRST, *solved(*names)))
     write(
         folder / "leo/03_splitting_into_heads.ipynb",
         FIRST,
