@@ -1,7 +1,7 @@
 """Multi-head attention, the subject of the course. To be read from the top:
 
 1. `textbook_attention`, the formula line by line;
-2. `scaled_dot_product_attention`, the same for everyday use, in the two ways of `attend`;
+2. `scaled_dot_product_attention`, the same for everyday use, with the weights or without;
 3. `split_heads` and `merge_heads`, by which all heads are computed at once;
 4. `MultiHeadAttention`, the module.
 
@@ -43,8 +43,9 @@ Mask = Bool[Tensor, "..."]  # True = blocked
 def textbook_attention(q: Q, k: K, v: V, mask: Mask) -> tuple[Context, Weights]:
     """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where blocked.
 
-    A score is a sum of d_k products. If each has variance 1, the sum has variance d_k.
-    Dividing by √d_k makes it 1 again: large scores leave the softmax hardly a gradient.
+    A score is a sum of d_k products: if they are independent and have variance 1, d_k is
+    its variance. Dividing by √d_k makes it 1 again, since large scores leave the softmax
+    hardly a gradient. A softmax over no key is NaN: such a row sees all, then becomes 0.
     """
     blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries without a key
     scores = q @ k.mT / math.sqrt(q.shape[-1])  # (…, T_q, T_k)
@@ -77,13 +78,13 @@ def scaled_dot_product_attention(
         mask: bool, True = blocked, of shape (T_q, T_k), (B, T_q, T_k), or four axes
             broadcastable to (B, h, T_q, T_k).
         causal: also block every key after the query's own position (T_q = T_k).
-        dropout: the share of weights set to zero, in [0, 1); the others are scaled up.
+        dropout: how probably a weight is set to 0, in [0, 1); the others are scaled up.
         return_weights: also return the weights, at the price of holding T_q × T_k numbers.
 
     Returns:
         The context (…, T_q, d_v), and with `return_weights` the weights used, (…, T_q, T_k).
-        A query whose every key is blocked has zeros in both. A NaN in a blocked key makes its
-        row NaN, as in PyTorch; in the textbook's lines it does not.
+        A query whose every key is blocked has zeros in both. A NaN in a key makes the rows NaN
+        whose mask blocks it, as in PyTorch, but not in the textbook's lines.
 
     Raises:
         TypeError, ValueError: an argument does not fit; the sentence says which and why.
@@ -102,18 +103,18 @@ def attend(
         weights = zeroed(attention_weights(q, k, mask), blocked_rows)
         weights = F.dropout(weights, dropout) if dropout else weights
         context = weights @ v
-    else:  # PyTorch's kernel, whose bool masks say True = keep: it gets numbers
+    else:  # PyTorch's kernel, whose True means keep: it gets −∞ where blocked
         weights, bias = None, as_bias(mask, q.dtype)
         context = F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=causal
         )
-    return zeroed(context, blocked_rows), weights  # 0 · NaN is NaN, so the context, too
+    return zeroed(context, blocked_rows), weights  # a value may be NaN, and so is 0 · NaN
 
 
 @execution.in_full_precision_by_rows
 def attention_weights(q: Q, k: K, mask: Mask | None) -> Weights:
     """softmax(Q Kᵀ / √d_k); the mask leaves each row a key."""
-    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # q: fewer to divide
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (…, T_q, T_k)
     bias = as_bias(mask, scores.dtype)  # −∞ where blocked
     return (scores if bias is None else scores + bias).softmax(dim=-1)
 
@@ -141,7 +142,8 @@ def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B
 def heads_of(x: Float[Tensor, "*B T width"], n_heads: int) -> Float[Tensor, "_ {n_heads} T d_k"]:
     """`split_heads` of what is checked; one sequence (T, h·d_k) becomes a batch of one."""
     B, T, width = x.shape if x.ndim == 3 else (1, *x.shape)
-    return x.view(B, T, n_heads, width // n_heads).permute(0, 2, 1, 3)  # (B, h, T, d_k)
+    # Behind h, so that a product of (T, d_k) takes each head by itself: (B, h, T, d_k).
+    return x.view(B, T, n_heads, width // n_heads).permute(0, 2, 1, 3)
 
 
 def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
@@ -166,12 +168,17 @@ def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
 class MultiHeadAttention(Convertible, nn.Module):
     """Concat(head_1, …, head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    `mha(x)` is self-attention, `mha(x, memory)` cross-attention, `mha(q, k, v)` the general case.
-    W^Q, W^K and W^V of all heads are the rows of one layer: self-attention takes one product.
+    Head by head it is the textbook's formula; `forward` computes all heads at once:
+
+        heads = [textbook_attention(x @ W_q[i], x @ W_k[i], x @ W_v[i], mask)[0] for i in range(h)]
+        output = torch.cat(heads, dim=-1) @ W_o
+
+    `mha(x)` is self-attention, `mha(x, memory)` cross-attention; `mha(query, key, value)` takes
+    the tokens for each role. All W^Q, W^K and W^V are the rows of one layer, for one product.
 
     Attributes:
         w_qkv: nn.Linear d_model → 3·h·d_k; rows q, then k, then v, and head 0 first in each.
-        w_o: nn.Linear h·d_k → d_model, the paper's W^O.
+        w_o: nn.Linear h·d_k → d_model, the paper's W^O, transposed as in every nn.Linear.
         n_heads, d_model, d_k: the sizes; dropout: the share of weights dropped in training.
     """
 
@@ -189,7 +196,7 @@ class MultiHeadAttention(Convertible, nn.Module):
     ) -> None:
         """Draws each of W^Q, W^K, W^V and W^O by Glorot's rule for that matrix; biases are 0.
 
-        So tokens of variance 1 have queries, keys and scores of variance 1, as √d_k presumes.
+        So with h·d_k = d_model, scores of independent tokens of variance 1 have variance 1.
         Small models end at a lower loss from `nn.Linear`'s smaller start (tools/BENCHMARKS.md).
 
         Args:
@@ -212,7 +219,7 @@ class MultiHeadAttention(Convertible, nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the weights afresh."""
+        """Draws the weights afresh; biases become 0."""
         for weight in (*self.w_qkv.weight.chunk(3), self.w_o.weight):
             nn.init.xavier_uniform_(weight)
         if self.w_o.bias is not None:
