@@ -43,9 +43,10 @@ Mask = Bool[Tensor, "..."]  # True = blocked
 def textbook_attention(q: Q, k: K, v: V, mask: Mask) -> tuple[Context, Weights]:
     """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where blocked.
 
-    A score is a sum of d_k products: if they are independent and have variance 1, d_k is
-    its variance. Dividing by √d_k makes it 1 again, since large scores leave the softmax
-    hardly a gradient. A softmax over no key is NaN: such a row sees all, then becomes 0.
+    A score is a sum of d_k products: if they are independent and have variance 1, its
+    variance is d_k. Dividing by √d_k makes it 1 again, since large scores leave the
+    softmax hardly a gradient. A softmax over no key is NaN: such a row sees all, then
+    becomes 0.
     """
     blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries without a key
     scores = q @ k.mT / math.sqrt(q.shape[-1])  # (…, T_q, T_k)
