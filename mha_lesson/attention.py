@@ -109,7 +109,7 @@ def attend(
         context = F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=causal
         )
-    return zeroed(context, blocked_rows), weights  # a value may be NaN, and so is 0 · NaN
+    return zeroed(context, blocked_rows), weights  # 0 · NaN is NaN: the context, too
 
 
 @execution.in_full_precision_by_rows
