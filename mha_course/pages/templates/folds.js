@@ -1,7 +1,7 @@
 // Second readings: opened for browsers that do not do so themselves; and on paper nothing is folded.
 (() => {
   const open = () => {
-    const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const place = document.querySelector(":target");
     const folded = place && place.closest("details:not([open])");
     if (!folded) return;
     folded.open = true;
