@@ -7,6 +7,6 @@ holds), `reading` (its cells), `grading` (has each judged, keeps the results), `
 memory, disk, network), in it `sandboxed` with `slices` (the statements that an answer needs),
 outside it again `values` (a right answer's values, compared once more) and `signs` (what in a right
 answer makes one look), `review` (what to look at and to teach again), `pages` with `templates/`
-(what the teacher reads).
-`final_test` writes what a class hands in at the end.
+(what the teacher reads). `final_test` writes what a class hands in at the end, `words` gathers it
+by question.
 """

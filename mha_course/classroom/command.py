@@ -16,7 +16,8 @@ from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mha_course.classroom import files, pages, sandbox
+from mha_course.classroom import files, pages, sandbox, words
+from mha_course.classroom.final_test import read_key
 from mha_course.classroom.grading import ALL, EXERCISES, NAMES, Row, grade
 from mha_course.classroom.sandbox import Limits
 from mha_lesson.refusals import require_positive, require_positive_int
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("folder", type=Path, help="holds the notebooks, at any depth")
     parser.add_argument("--roster", type=Path, help="CSV: name, then what names their files")
     parser.add_argument("--assigned", help="exercises, 1-6,11 or names; or a file that holds them")
+    parser.add_argument("--test", type=Path, help="the folder of a test's key: a test is handed in")
     parser.add_argument("--due", help="what changed after 2026-12-01 or 2026-12-01T18:00 is late")
     parser.add_argument("--out", type=Path, default=Path("classroom_report"))
     parser.add_argument("--seconds", type=float, default=300, help="for each notebook")
@@ -46,28 +48,36 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     if not options.folder.is_dir():
         unpack = ": unpack it first" if options.folder.is_file() else ""
         raise SystemExit(f"{options.folder} is not a folder{unpack}.")
-    names = assigned(options.assigned)
+    if options.test and options.assigned:
+        raise SystemExit("--test says what is assigned: leave --assigned out.")
+    test = read_key(options.test) if options.test else []
+    names = tuple(part.name for part in test if part.name) or assigned(options.assigned)
+    typed = words.typed_in(options.out, test) if test else {}
+    roster = files.read_roster(options.roster) if options.roster else files.Roster()
+    end = due(options.due)
     kind = sandbox.strongest()
     print(sandbox.warning() or f"Sandbox: {kind}: {sandbox.MEANS[kind]}.")
     with TemporaryDirectory(prefix="unpacked-", ignore_cleanup_errors=True) as unpacked:
-        learners = files.learners(options.folder, Path(unpacked), options.roster, options.out)
+        learners = files.learners(options.folder, Path(unpacked), roster, options.out)
         if not learners:
             raise SystemExit(f"No files in {options.folder}.")
-        rows = [Row(learner, names=names, due=due(options.due)) for learner in learners]
+        rows = [Row(learner, names=names, due=end) for learner in learners]
         count = sum(len(learner.notebooks) for learner in learners)
         minutes = count * options.seconds / 60 / options.jobs
         print(
             f"{count} notebooks, at most {minutes:.0f} minutes on an idle machine, "
-            f"{8 * minutes:.0f} on the busiest; most take seconds each."
+            f"{4 * minutes:.0f} on the busiest; most take seconds each."
         )
         try:
             limits = Limits(options.seconds, options.memory, options.disk)
             grade(rows, options.out, limits, options.jobs)
         except KeyboardInterrupt:
             print("Interrupted. What has been run is kept: the same command goes on from here.")
-    pages.save(rows, options.out)
+    pages.save(rows, options.out, roster)
     print(pages.words(rows))
     print(f"\nSaved in {options.out}: index.html, learners/, six tables for a spreadsheet (CSV)")
+    if test and (left := words.save(rows, test, typed, options.out, roster)):
+        print(left)
     return rows
 
 

@@ -1,6 +1,7 @@
 """What lies in the folder of hand-ins: whose it is, which file counts, and what is no notebook."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -34,7 +35,11 @@ NO_ZIP = "a zip archive that cannot be opened{}: hand in the notebook itself"
 PLATFORM = re.compile(
     r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_(?:\d{3,}_|assignsubmission_(?:file|onlinetext))", re.I
 )
-NOISE = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
+NOISE = {"__MACOSX", "__pycache__"}
+CHECKPOINTS = ".ipynb_checkpoints"  # where Jupyter puts a copy of what it saves
+ONLY_A_COPY = "only Jupyter's own copy of it is there, not read: hand in the notebook itself"
+NAMED_IN = ("learner", "name", "student", "full name", "first name")  # heads of a name's column
+SURNAME = ("surname", "last name")
 # At the start, or else the last such number: 03_splitting_into_heads (1).ipynb
 NUMBERED = re.compile(r"^\d\d_[a-z]|(?<![0-9])\d\d_(?=[a-z])(?!.*[^0-9]\d\d_[a-z])", re.I)
 # A name that the course gives, whole or its first word: `ada_03_splitting_21_nov` is 03.
@@ -67,13 +72,36 @@ class Learner:
         name: as it is shown.
         notebooks: those that count: the latest of each.
         others: every other file and why it does not count.
-        listed: what the roster has in its columns, by their names.
     """
 
     name: str
     notebooks: list[HandIn] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)
-    listed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Roster:
+    """A CSV of the class, as the system wrote it that shall read the points.
+
+    Attributes:
+        head: its columns.
+        cells: each learner's cells, by the learner's name.
+        most: the row in which Canvas has the most points of each column; or empty.
+    """
+
+    head: list[str] = field(default_factory=lambda: ["learner"])
+    cells: dict[str, list[str]] = field(default_factory=dict)
+    most: list[str] = field(default_factory=list)
+
+    @property
+    def texts(self) -> dict[str, list[str]]:
+        """Name -> what the paths of this learner's files hold: any of the cells."""
+        found = {}
+        for name, cells in self.cells.items():
+            *first, last = _plain(name).split() or [""]  # Canvas writes lovelaceada
+            joined = ["".join([last, *first]), "".join([*first, last])] if first else []
+            found[name] = [text for c in (name, *cells) if (text := _plain(c))] + joined
+        return found
 
 
 def shown(text: str) -> str:
@@ -86,7 +114,7 @@ def shown(text: str) -> str:
 
 
 def learners(
-    folder: Path, unpacked: Path, roster: Path | None = None, report: Path | None = None
+    folder: Path, unpacked: Path, roster: Roster | None = None, report: Path | None = None
 ) -> list[Learner]:
     """Everybody who handed in, or stands on the roster, by name.
 
@@ -94,9 +122,9 @@ def learners(
     says before the number (`ada_03_splitting_into_heads.ipynb`), or else its whole name. What lies
     in the folder of the report is nobody's. What is taken out of archives lies in `unpacked`.
     """
-    columns, listed = _roster(roster) if roster else ({}, {})
-    everybody = {name: Learner(name, listed=columns[name]) for name in listed}
-    files = [(path, path.relative_to(folder)) for path in sorted(_files(folder, report))]
+    listed = roster.texts if roster else {}
+    everybody = {name: Learner(name) for name in listed}
+    files = [(path, _at(path.relative_to(folder))) for path in sorted(_files(folder, report))]
     numbers = defaultdict(set)
     for name, number in (_learner_of(file) for _, file in files):
         numbers[name].add(number)
@@ -172,11 +200,22 @@ def _files(folder: Path, report: Path | None) -> list[Path]:
     files: list[Path] = []
     closed = lambda error: files.append(Path(error.filename))  # noqa: E731
     for top, folders, names in os.walk(folder, onerror=closed):
-        folders[:] = [f for f in folders if f not in NOISE and not f.startswith(".")]
+        if os.path.basename(top) == CHECKPOINTS:
+            names = [n for n in names if not os.path.lexists(os.path.join(top, "..", _original(n)))]
+        folders[:] = [f for f in folders if f not in NOISE and (f[0] != "." or f == CHECKPOINTS)]
         folders[:] = [f for f in folders if Path(top, f).resolve() != left_out]
         links = [f for f in folders if os.path.islink(os.path.join(top, f))]
         files += [Path(top, n) for n in [*names, *links] if not n.startswith(".")]
     return [path for path in files if path.name not in ("Thumbs.db", "desktop.ini")]
+
+
+def _original(copy: str) -> str:
+    return copy.replace("-checkpoint", "")
+
+
+def _at(file: PurePath) -> PurePath:
+    """Where a file counts as lying: a copy of Jupyter's beside what it is a copy of."""
+    return PurePath(*(part for part in file.parts if part != CHECKPOINTS))
 
 
 def _learner_of(file: PurePath) -> tuple[str, str]:
@@ -205,6 +244,8 @@ def _unfit(path: Path) -> str | None:
         return "a link: not followed"
     if not stat.S_ISREG(mode):
         return "not an ordinary file (a pipe, a device, a socket): not opened"
+    if path.parent.name == CHECKPOINTS:
+        return ONLY_A_COPY
     if path.suffix.lower() not in (".ipynb", ".zip"):
         kind = shown(path.suffix) if path.suffix else "file without an ending"
         return f"a {kind}, not a notebook: hand in the .ipynb"
@@ -263,38 +304,48 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def _roster(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
-    """Name -> its columns, and name -> what their files' paths hold, of a CSV.
+def read_roster(path: Path) -> Roster:
+    """A CSV with a line for each learner, and perhaps one of heads.
 
-    The first column is the learner's name. Further ones (a user name, an e-mail address, a number)
-    name the learner's files, too.
+    The name stands in the column whose head says so (a first name and a surname are joined), or in
+    the first. The others (a user name, an e-mail address, a number) name the learner's files, too.
     """
     try:
-        text = [line for line in _text(path.read_bytes()).splitlines() if line.strip()]
-        # So a spreadsheet writes where a comma is decimal; "Lovelace, Ada" is one cell there.
-        between = next((mark for mark in "\t;" if text and all(mark in t for t in text)), ",")
-        lines = list(csv.reader(text, delimiter=between))
+        lines = table_in(path)
     except (OSError, csv.Error) as error:
         raise SystemExit(f"The roster {path} cannot be read as CSV: {error}.") from error
-    lines = [line for cells in lines if any(line := [cell.strip() for cell in cells])]
-    headed = bool(lines) and lines[0][0].casefold() in ("learner", "name", "student")
-    head = lines.pop(0) if headed else ["learner"]
-    # Canvas writes the most points of each column below its head.
-    lines = [line for line in lines if line[0].casefold() != "points possible"]
-    rows = [[cell for cell in line if cell] for line in lines]
-    if not rows:
+    lines = [[shown(cell.strip()) if cell.strip() else "" for cell in cells] for cells in lines]
+    heads = [cell.casefold() for cell in lines[0]] if lines else []
+    columns = [i for i, head in enumerate(heads) if head in NAMED_IN][:1]
+    roster, twice = Roster(lines.pop(0)) if columns else Roster(), set[str]()
+    if [heads[i] for i in columns] == ["first name"]:
+        columns += [i for i, head in enumerate(heads) if head in SURNAME]
+    for line in lines:
+        name = " ".join(filter(None, (line[i] for i in columns or [0] if i < len(line))))
+        if name.casefold() == "points possible":
+            roster.most = line
+        elif name and name != "Student, Test":  # Canvas has one
+            twice |= {name} & {*roster.cells}
+            roster.cells[name] = line
+    if not roster.cells:
         raise SystemExit(f"The roster {path} names nobody: one learner a line is expected.")
-    names = [shown(row[0]) for row in rows]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise SystemExit(
-            f"The roster {path} has more than one {', '.join(twice)}: add what tells them apart."
-        )
-    texts = [[text for cell in row if (text := _plain(cell))] for row in rows]
-    for of_one in texts:  # Canvas writes lovelaceada
-        *first, last = " ".join(of_one[:1]).split() or [""]
-        of_one += ["".join([last, *first]), "".join([*first, last])] if first else []
-    columns = [dict(zip(head, line, strict=False)) for line in lines]
-    return dict(zip(names, columns, strict=True)), dict(zip(names, texts, strict=True))
+    if twice:
+        who = ", ".join(sorted(twice))
+        raise SystemExit(f"The roster {path} has more than one {who}: add what tells them apart.")
+    widest = max(map(len, roster.cells.values()))
+    roster.head += [f"column {i}" for i in range(len(roster.head) + 1, widest + 1)]
+    return roster
+
+
+def table_in(path: Path) -> list[list[str]]:
+    """The rows of a CSV, in whatever form a spreadsheet has saved it; empty ones left out."""
+    text = _text(path.read_bytes())
+    first = next(filter(str.strip, text.splitlines()), "")
+    # So a spreadsheet writes where a comma is decimal; "Lovelace, Ada" is one cell there.
+    between = next((mark for mark in "\t;" if mark in first), ",")
+    return [
+        row for row in csv.reader(io.StringIO(text), delimiter=between) if any(map(str.strip, row))
+    ]
 
 
 def _text(raw: bytes) -> str:

@@ -5,16 +5,19 @@
 It writes two new folders, and so nothing over anything. Exercises come in another layout than the
 course's, and questions that no notebook, worksheet or practice asks. Only the teacher learns the
 seed: whoever has it, and this package, can make the key. Who has the package can also read every
-question and answer of it; a file of your own is what nobody has seen. What is handed in is judged
-by `mha-lesson classroom`, as far as it is code; for the rest the key says what a full answer holds.
+question and answer of it, with every layout; a file of your own is what nobody has seen, and a
+machine without the package tells nothing. `mha-lesson classroom FOLDER --test KEY` gathers what is
+handed in: code is judged, and words stand beside the key, question by question.
 """
 
 import argparse
 import inspect
+import json
 import random
 import re
 import secrets
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -28,34 +31,52 @@ from mha_course.base.numerals import counted
 from mha_course.collection.bank import EXAM, Question, bank
 from mha_course.exercises import Exercise, variants_solved
 from mha_course.exercises.variants import VARIANTS
-from mha_course.pages.paper import printed
+from mha_course.pages.worksheets import page
 from mha_course.practice import asked
 from mha_lesson.refusals import say
 
 BOOKS = [*paths()]
 MOST_EXERCISES, MOST_QUESTIONS = 3, 9
-FOR_CODE = 5  # points; an answer in words gives one for each thing that it must hold
+FOR_CODE, A_STEP = 5, 2  # points for code, and what a step costs that the check names as wrong
 HEAD = """# {title}
 
 Write your answers into this notebook: code in place of the dots, the rest below each question.
-No notebook of the course, and no check, is at hand. {points}."""
-ON_PAPER = "Write your answers on these sheets.\n\nName: " + "_" * 40
+No notebook of the course, and no check, is at hand. {worth}"""
+ON_PAPER = "Write your answers on these sheets; code need not run. {}"
+WORTH = "{}; code that is wrong in one step earns points, too."
+STEPS = (
+    f"Code: {FOR_CODE} points, and {A_STEP} less for each step that the check names as wrong; what "
+    "it cannot name, you judge. Words: a point for each thing that the answer holds."
+)
 SETUP = "import math\n\nimport torch\nimport torch.nn.functional as F"
 ANSWER = "*Your answer:*"
-LINE = '<div style="height: 2.2em; border-bottom: 1px solid #999"></div>'
+KEY = "key.json"  # beside key.html, for `mha-lesson classroom --test`
 
 
 class Part(NamedTuple):
-    """What is asked, for how many points; a stub where code is asked for; what the key says."""
+    """What is asked, for how many points, and what the key says.
+
+    `name` and `stub` are those of an exercise, where code is asked for.
+    """
 
     points: int
     asks: str
-    stub: str
     answer: str
+    name: str = ""
+    stub: str = ""
+    choices: tuple[str, ...] = ()
+    right: str = ""
 
-    def headed(self, number: int) -> str:
-        """What is asked, below its number and its points."""
-        return f"## {number} · {counted(self.points, 'point')}\n\n{self.asks}"
+    @property
+    def listed(self) -> str:
+        """The choices as a notebook's cell has them."""
+        lines = [f"{i}. {choice}" for i, choice in enumerate(self.choices, 1)]
+        return asked.formulas("\n".join(lines))
+
+    def cell(self, number: int) -> str:
+        """As a notebook's cell asks it."""
+        head = f"## {number} · {counted(self.points, 'point')}"
+        return f"{head}\n\n{self.asks}\n\n{self.listed}".rstrip()
 
 
 def books(text: str) -> list[str]:
@@ -101,43 +122,36 @@ def parts(exercises: Sequence[Exercise], questions: Sequence[Question]) -> Itera
         stub = f"def {exercise.name}({', '.join(exercise.arguments)}):\n    ..."
         answer = inspect.getsource(getattr(variants_solved, exercise.name))
         words = f"Write `{exercise.name}`.\n\n{inspect.getdoc(exercise.in_steps)}"
-        yield Part(FOR_CODE, words, stub, f"```python\n{answer}```")
+        yield Part(FOR_CODE, words, f"```python\n{answer}```", exercise.name, stub)
     for question in questions:
         right = f"**{question.right}.** " if question.right else ""
         holds = "".join(f"\n- {point}" for point in question.must)
         where = f"(Notebook {int(question.notebook)}, *{question.at}*)"
         key = asked.formulas(f"{right}{question.answer} {where}\n{holds}")
         points = len(question.must) if question.kind == "say" else 1
-        yield Part(points, asked.asks(question), "", key)
+        text, choices = asked.formulas(question.asks), question.choices
+        yield Part(points, text, key, choices=choices, right=question.right)
 
 
-def test(title: str, some: Sequence[Part]) -> NotebookNode:
-    points = counted(sum(part.points for part in some), "point")
-    cells = [v4.new_markdown_cell(HEAD.format(title=title, points=points))]
+def read_key(folder: Path) -> list[Part]:
+    """The parts of a test, from the folder of its key.
+
+    Raises:
+        ValueError: no key lies there.
+    """
+    try:
+        said = json.loads((folder / KEY).read_text(encoding="utf-8"))
+        return [Part(**part) for part in said]
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"--test takes the folder of a test's key; {folder}: {error}") from error
+
+
+def test(title: str, some: Sequence[Part], worth: str) -> NotebookNode:
+    cells = [v4.new_markdown_cell(HEAD.format(title=title, worth=worth))]
     cells.append(v4.new_code_cell(SETUP))
     for number, part in enumerate(some, 1):
-        cells.append(v4.new_markdown_cell(part.headed(number)))
+        cells.append(v4.new_markdown_cell(part.cell(number)))
         cells.append(v4.new_code_cell(part.stub) if part.stub else v4.new_markdown_cell(ANSWER))
-    return notebook(cells)
-
-
-def on_paper(paper: NotebookNode) -> NotebookNode:
-    """With a line for the name, and room to write."""
-    for cell in paper.cells:
-        cell.source = re.sub(r"Write your answers into(.|\n)*? at hand\.", ON_PAPER, cell.source)
-        if cell.source == ANSWER:
-            cell.source = LINE * 4
-        elif cell.cell_type == "code":
-            cell.source = cell.source.replace("...", "\n" * 8 + "\N{NO-BREAK SPACE}")
-    return paper
-
-
-def key(title: str, some: Sequence[Part]) -> NotebookNode:
-    texts = [f"{part.headed(number)}\n\n{part.answer}" for number, part in enumerate(some, 1)]
-    return notebook([v4.new_markdown_cell(text) for text in (f"# {title}: the key", *texts)])
-
-
-def notebook(cells: list[NotebookNode]) -> NotebookNode:
     for i, cell in enumerate(cells):
         cell.id = f"cell-{i}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -146,23 +160,26 @@ def notebook(cells: list[NotebookNode]) -> NotebookNode:
 
 def write(
     numbers: Sequence[str], seed: int, out: Path, own: Path | None = None
-) -> tuple[Path, list[Exercise]]:
-    """Writes test and paper into a new folder, the key beside it; gives it, and the exercises."""
+) -> tuple[Path, Path]:
+    """Writes test and paper into a new folder, the key into another; gives both."""
     exercises, questions = chosen(numbers, seed, own)
     first, last = numbers[0], numbers[-1]
     span = f"notebooks {first} to {last}" if first != last else f"notebook {first}"
     title, some = f"Final test on {span}", [*parts(exercises, questions)]
+    worth = WORTH.format(counted(sum(part.points for part in some), "point"))
     folder = free_path(out / "final_test")
-    notebook, named = test(title, some), f"{title}, seed {seed}"
+    secret = free_path(out / f"{folder.name}_key")
+    printed = partial(page, "test.html.j2", parts=some)
     files = {
-        folder / "final_test.ipynb": nbformat.writes(notebook) + "\n",
-        folder / "final_test.html": printed(on_paper(notebook), title),
-        free_path(out / f"{folder.name}_key") / "key.html": printed(key(named, some), named),
+        folder / "final_test.ipynb": nbformat.writes(test(title, some, worth)) + "\n",
+        folder / "final_test.html": printed(title=title, intro=ON_PAPER.format(worth)),
+        secret / "key.html": printed(title=f"{title}: the key, seed {seed}", intro=STEPS, key=True),
+        secret / KEY: json.dumps([part._asdict() for part in some], indent=1),
     }
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode())
-    return folder, exercises
+    return folder, secret
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -179,9 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seed = options.seed or str(secrets.randbelow(10**9))
     if not re.fullmatch(r"\d{1,9}", seed):
         raise ValueError(f"--seed takes a whole number from 0 on; got {say(seed)}.")
-    folder, exercises = write(books(options.notebooks), int(seed), options.out, options.bank)
+    folder, key = write(books(options.notebooks), int(seed), options.out, options.bank)
     print(f"Written: {folder}, to hand out: the test as a notebook, and on paper (.html).")
-    print(f"For you alone: {folder}_key, and the seed, {seed}, from which it can be made again.")
-    if exercises:
-        names = ",".join(exercise.name for exercise in exercises)
-        print(f"What is handed in: mha-lesson classroom FOLDER --assigned {names}")
+    print(f"For you alone: {key}, and the seed, {seed}, from which it can be made again.")
+    print(f"What is handed in: mha-lesson classroom FOLDER --test {key}")

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -19,7 +20,7 @@ from mha_course import check
 from mha_course.classroom import signs, values
 from mha_course.classroom.files import HandIn, Learner, content, shown
 from mha_course.classroom.reading import Contents, course_cells, read
-from mha_course.classroom.sandbox import PROJECT, STOPPED, Limits, Outcome, run, strongest
+from mha_course.classroom.sandbox import PROJECT, Limits, Outcome, run, strongest
 from mha_course.classroom.sandboxed import FILE, Candidate, Session
 from mha_course.exercises.variants import named
 from mha_lesson.progress import Progress
@@ -35,6 +36,7 @@ BY_NOTEBOOK = {  # in the order of the course
     for book in sorted({*NOTEBOOK_OF.values()})
 }
 RESULTS = "results.jsonl"  # a line for each notebook that has been run
+A_LINE_EVERY = 30  # seconds, in a log
 MOST_CODE = 60_000  # characters of an answer that are shown; one that is longer gets no ✓
 OTHER_KERNEL = (
     "its kernel is {}, not Python; its code was read as Python all the same: choose Kernel, "
@@ -68,6 +70,10 @@ class Submission:
         words: what the check said, or why there is no verdict.
         code: the cells of the file with the answer, and with what it needs.
         guesses: for each question before a picture, the choice that was opened.
+        shows: of each exercise with a ✓ in the file, what its stored output says.
+        patches: its cells that change the check, or reach into it.
+        digest: of the file's bytes.
+        texts: its cells, where no cell of the course tells which notebook it is: a test, perhaps.
     """
 
     file: str
@@ -81,6 +87,10 @@ class Submission:
     words: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
     guesses: dict[str, str] = field(default_factory=dict)
+    shows: dict[str, str] = field(default_factory=dict)
+    patches: str = ""
+    digest: str = ""
+    texts: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -151,11 +161,12 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
     if not waiting:
         return
     out.mkdir(parents=True, exist_ok=True)
-    stop = Event()
+    stop, start, said = Event(), time.monotonic(), time.monotonic()
     with Progress(len(waiting), "notebooks") as bar, ThreadPoolExecutor(jobs) as pool:
         asked: dict[Future[Submission], tuple[Row, str]] = {}
 
         def keep(future: Future[Submission]) -> None:
+            nonlocal said
             (row, key), submission = asked[future], future.result()
             with (out / RESULTS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps([key, asdict(submission)]) + "\n")
@@ -164,6 +175,11 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
             row.submissions.append(submission)
             row.submissions.sort(key=lambda s: s.file)
             bar.advance(submission.file)
+            now = time.monotonic()
+            if not sys.stderr.isatty() and now - said > A_LINE_EVERY:  # there the bar draws nothing
+                left = (now - start) / bar.done * (bar.total - bar.done) / 60
+                print(f"{bar.done} of {bar.total} notebooks, {left:.0f} min left", flush=True)
+                said = now
 
         try:
             for row, hand_in, key in waiting:
@@ -192,17 +208,24 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
 
 def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submission:
     """Has one notebook judged; never raises because of what it holds."""
+    raw = b""
     try:
-        held = Contents(why=hand_in.why) if hand_in.why else read(content(hand_in))
+        raw = b"" if hand_in.why else content(hand_in)
+        held = Contents(why=hand_in.why) if hand_in.why else read(raw)
     except (OSError, MemoryError) as error:
         held = Contents(why=f"not readable ({type(error).__name__})")
     submission = Submission(
-        hand_in.file, hand_in.notebook, held.why, sandbox=strongest(), guesses=held.guesses
+        hand_in.file,
+        hand_in.notebook,
+        held.why,
+        sandbox=strongest(),
+        guesses=held.guesses,
+        shows={name: _readable(said) for name, said in held.shows.items() if name in ALL},
+        digest=hashlib.sha256(raw).hexdigest(),
+        texts=[] if held.notebook else [_readable(text[:MOST_CODE]) for text in held.texts],
     )
     if held.cells:
         outcome = _run(held.cells, submission, limits, stop or Event())
-        if outcome.note.startswith(STOPPED):  # a busy machine is no verdict: once more
-            outcome = _run(held.cells, submission, limits, stop or Event())
         submission.seconds = round(outcome.seconds, 1)
         _take(submission, outcome, held.cells)
         _older_than_its_own(submission, held.python)
@@ -230,6 +253,10 @@ def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
     """What was found out. Nothing is believed that can be looked up in the file, or computed."""
     lines, given = _lines(outcome.report), _given(cells)
     session = Session(cells, given, -1, 0, "")
+    checks = session.book.check_names
+    own = [cell for n, cell in enumerate(cells) if n not in given]
+    patched = [cell for cell in own if signs.patches(signs.parsed(cell), checks)]
+    submission.patches = _readable("\n\n".join(patched)[:MOST_CODE])
     submission.note = outcome.note
     if not submission.note and not any(line.get("end") is True for line in lines):
         submission.note = "ended before all was judged"

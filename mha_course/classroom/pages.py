@@ -4,7 +4,7 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
@@ -16,10 +16,12 @@ from markupsafe import Markup
 from mha_course.base.disk import write_whole
 from mha_course.base.numerals import counted
 from mha_course.base.prose import prose
+from mha_course.classroom.files import Roster
 from mha_course.classroom.grading import ALL, DONE, EXERCISES, MISSING, OPEN, TRIED, UNKNOWN, Row
 from mha_course.classroom.review import looks, slips
 from mha_course.classroom.sandbox import warning
 from mha_course.collection.questions import questions
+from mha_course.pages.formulas import rendered
 
 SHOWN = {  # state → its sign, what it means, and what its learner is told
     DONE: (
@@ -51,14 +53,14 @@ def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
     return {name: count for name, count in counts.items() if any(count.values())}
 
 
-def save(rows: list[Row], out: Path) -> None:
+def save(rows: list[Row], out: Path, roster: Roster | None = None) -> None:
     """Writes the tables and pages into the folder `out`."""
     (out / "learners").mkdir(parents=True, exist_ok=True)
     asked, books = rows[0].names, rows[0].books
-    points = [f"{book} (of {len(names)})" for book, names in books.items()]
-    _table(
+    per_book = [f"{book} (of {len(names)})" for book, names in books.items()]
+    table(
         out / "solved.csv",
-        ["learner", *asked, *points, "all", "sandbox", "notes"],
+        ["learner", *asked, *per_book, "all", "sandbox", "notes"],
         (
             [
                 r.learner.name,
@@ -71,17 +73,9 @@ def save(rows: list[Row], out: Path) -> None:
             for r in rows
         ),
     )
-    columns = max((list(r.learner.listed) for r in rows), key=len) or ["learner"]
-    listed = [{columns[0]: r.learner.name} | r.learner.listed for r in rows]
-    _table(
-        out / "points.csv",
-        [*columns, *points, "all"],
-        (
-            [*(of_one.get(c, "") for c in columns), *r.points.values(), r.done]
-            for r, of_one in zip(rows, listed, strict=True)
-        ),
-    )
-    _table(
+    solved = {r.learner.name: [*map(float, r.points.values())] for r in rows}
+    points(out, roster, {name: len(books[name[:2]]) for name in per_book}, solved)
+    table(
         out / "slips.csv",
         ["exercise", "slip", "what the code does", "a question", "learners", "who"],
         (
@@ -89,7 +83,7 @@ def save(rows: list[Row], out: Path) -> None:
             for s in slips(rows)
         ),
     )
-    _table(
+    table(
         out / "answers.csv",
         ["learner", "exercise", "state", "slips", "what the check said", "answer", "file"],
         (
@@ -107,7 +101,7 @@ def save(rows: list[Row], out: Path) -> None:
             if (best := r.best(name)) and name in best.code
         ),
     )
-    _table(
+    table(
         out / "handed_in.csv",
         ["learner", "file", "notebook", "seconds", "sandbox", "note"],
         [
@@ -117,7 +111,7 @@ def save(rows: list[Row], out: Path) -> None:
         ]
         + [[r.learner.name, f, "", "", "", why] for r in rows for f, why in r.learner.others],
     )
-    _table(
+    table(
         out / "guesses.csv",
         ["question", "asked", "choice", "learners"],
         (
@@ -126,17 +120,42 @@ def save(rows: list[Row], out: Path) -> None:
             for label, n in count.items()
         ),
     )
-    pages = page_names(rows)
-    for page in (out / "learners").glob("*.html"):
-        if page.name not in pages.values():
-            page.unlink()  # of somebody who has left the roster
+    names = page_names(rows)
+    for old in (out / "learners").glob("*.html"):
+        if old.name not in names.values():
+            old.unlink()  # of somebody who has left the roster
     for row in rows:
-        _write(out / "learners" / pages[row.learner.name], learner_page(row))
-    _write(out / "index.html", class_page(rows, pages))
+        page(out / "learners" / names[row.learner.name], **_of_learner(row))
+    page(out / "index.html", **_of_class(rows, names))
 
 
-def _write(path: Path, text: str) -> None:
-    write_whole(path, text.encode("utf-8"))
+def points(
+    out: Path, roster: Roster | None, most: dict[str, int], of: Mapping[str, Sequence[float | None]]
+) -> None:
+    """`points.csv`: the roster's own columns, then these, and their sum where none is missing.
+
+    Canvas takes the columns of its own export, in their order, and below them the most points of
+    each; Moodle's worksheet wants the sum under Grade.
+    """
+    roster = roster or Roster()
+    head, lines = [*roster.head, *most, "all"], []
+    if roster.most:
+        lines.append([*_wide(roster.most, roster), *most.values(), sum(most.values())])
+    for name, parts in of.items():
+        whole = "" if None in parts else number(sum(filter(None, parts)))
+        own = _wide(roster.cells.get(name, [str(no_formula(name))]), roster)
+        if {"Identifier", "Grade"} <= {*roster.head}:
+            own[roster.head.index("Grade")] = whole
+        lines.append([*own, *map(number, parts), whole])
+    table(out / "points.csv", head, lines, to_read=False)
+
+
+def _wide(cells: list[str], roster: Roster) -> list[str]:
+    return (cells + [""] * len(roster.head))[: len(roster.head)]
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
 
 
 def sandbox(rows: list[Row]) -> str:
@@ -144,15 +163,19 @@ def sandbox(rows: list[Row]) -> str:
     return ", ".join(sorted({s.sandbox for r in rows for s in r.submissions if s.sandbox}))
 
 
-def _table(path: Path, head: list[str], lines: Iterable[list[object]]) -> None:
+def table(
+    path: Path, head: list[str], lines: Iterable[Sequence[object]], *, to_read: bool = True
+) -> None:
+    """Writes a CSV: for somebody's spreadsheet, or (not `to_read`) for the system that takes it."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, quoting=csv.QUOTE_ALL)  # also where ; separates
     writer.writerow(head)
-    writer.writerows([_no_formula(cell) for cell in line] for line in lines)
-    write_whole(path, file.getvalue().encode("utf-8-sig"))  # spreadsheets look for the mark
+    writer.writerows([no_formula(cell) for cell in line] if to_read else line for line in lines)
+    # Spreadsheets look for the mark at the beginning; Canvas stumbles over it.
+    write_whole(path, file.getvalue().encode("utf-8-sig" if to_read else "utf-8"))
 
 
-def _no_formula(cell: object) -> object:
+def no_formula(cell: object) -> object:
     """A spreadsheet must not take what a learner wrote for a formula."""
     first = unicodedata.normalize("NFKC", cell).lstrip()[:1] if isinstance(cell, str) else ""
     formula = first != "" and first in "=+-@|%"  # also those of full width
@@ -223,41 +246,40 @@ def _handed_in(rows: list[Row]) -> str:
 # --- pages ---------------------------------------------------------------------------------------
 
 
-def class_page(rows: list[Row], files: dict[str, str]) -> str:
+def page(path: Path, **given: Any) -> None:
+    """Writes a page by the template of its name, or of its folder's."""
+    name = path.parent.name if path.parent.name == "learners" else path.stem
+    text = _templates().get_template(f"{name}.html.j2").render(**given)
+    write_whole(path, text.encode("utf-8"))
+
+
+def _of_class(rows: list[Row], files: dict[str, str]) -> dict[str, Any]:
     """Learners × exercises, what the class gets wrong, and what was handed in."""
-    return (
-        _templates()
-        .get_template("class.html.j2")
-        .render(
-            title="Who solved what",
-            rows=rows,
-            files=files,
-            slips=slips(rows),
-            guesses=guesses(rows),
-            looks=looks(rows),
-            reread=sections(),
-            handed_in=_handed_in(rows),
-            questions=questions(),
-            asked=rows[0].names,
-            sandbox=sandbox(rows),
-            warning=warning(),
-            solved_by=[sum(r.state(n) == DONE for r in rows) for n in rows[0].names],
-        )
-    )
+    return {
+        "title": "Who solved what",
+        "rows": rows,
+        "files": files,
+        "slips": slips(rows),
+        "guesses": guesses(rows),
+        "looks": looks(rows),
+        "reread": sections(),
+        "handed_in": _handed_in(rows),
+        "questions": questions(),
+        "asked": rows[0].names,
+        "sandbox": sandbox(rows),
+        "warning": warning(),
+        "solved_by": [sum(r.state(n) == DONE for r in rows) for n in rows[0].names],
+    }
 
 
-def learner_page(row: Row) -> str:
+def _of_learner(row: Row) -> dict[str, Any]:
     """To hand back: what was solved, what the check said, and which section to reread."""
-    return (
-        _templates()
-        .get_template("learner.html.j2")
-        .render(
-            title=f"Exercises: {row.learner.name}",
-            row=row,
-            reread=sections(),
-            missing=[LABELS[name] for name in row.names if row.state(name) == MISSING],
-        )
-    )
+    return {
+        "title": f"Exercises: {row.learner.name}",
+        "row": row,
+        "reread": sections(),
+        "missing": [LABELS[name] for name in row.names if row.state(name) == MISSING],
+    }
 
 
 @cache
@@ -270,6 +292,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["prose"] = lambda text: Markup(prose(text))
+    environment.filters["markdown"] = lambda text: Markup(rendered(text))
     environment.filters["some"] = _some
     environment.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
     named = {"SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS}

@@ -11,6 +11,7 @@ from mha_course.base.notebook import course, folds, python_in, source
 from mha_course.cells.predictions import guesses_in
 
 AGAIN = "open it in Jupyter, save it, and hand in that file"
+RIGHT = re.compile(r"^(\w+): right\b.*", re.M)  # how a report's text begins
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Contents:
         language: of its kernel, where it is not Python.
         python: the version that it ran in, (3, 14); empty where it does not say.
         guesses: what its outputs say was guessed before a picture.
+        shows: exercise -> what an output says that calls it right.
+        texts: the source of every cell, code or not.
     """
 
     cells: list[str] = field(default_factory=list)
@@ -32,6 +35,8 @@ class Contents:
     language: str = ""
     python: tuple[int, ...] = ()
     guesses: dict[str, str] = field(default_factory=dict)
+    shows: dict[str, str] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
 
 
 def read(raw: bytes) -> Contents:
@@ -48,7 +53,8 @@ def read(raw: bytes) -> Contents:
             _number({source.strip() for _, source in cells}),
             _language(content.get("metadata", {})),
             _version(content.get("metadata", {})),
-            _guesses(content["cells"]),
+            *_told(content["cells"]),
+            [source for _, source in cells],
         )
     except UnicodeDecodeError:
         why = "not saved as UTF-8 (Latin-1, perhaps)"
@@ -61,14 +67,19 @@ def read(raw: bytes) -> Contents:
     return Contents(why=f"not readable: {why}: {AGAIN}")
 
 
-def _guesses(cells: Any) -> dict[str, str]:
+def _told(cells: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """What the outputs say: the guesses, and which answers a check has called right."""
     guesses: dict[str, str] = {}
+    shows: dict[str, str] = {}
     for output in (output for cell in cells for output in cell.get("outputs") or ()):
         try:
-            guesses |= guesses_in("".join(output.get("data", {}).get("text/plain", "")))
+            plain = output.get("data", {}).get("text/plain", output.get("text", ""))
+            said = "".join(plain)
+            guesses |= guesses_in(said)
+            shows |= {found[1]: found[0][:200] for found in RIGHT.finditer(said)}
         except (TypeError, AttributeError):
             continue
-    return guesses
+    return guesses, shows
 
 
 def _language(metadata: Any) -> str:

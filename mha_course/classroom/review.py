@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mha_course.classroom.grading import ALL, DONE, TRIED, UNKNOWN, Row
+from mha_course.classroom.grading import ALL, DONE, OPEN, TRIED, UNKNOWN, Row
 from mha_course.classroom.reading import solutions
 from mha_course.classroom.signs import skeleton
 
@@ -12,6 +12,12 @@ OTHERS = "others"  # the key of what no slip of a check names
 OTHERS_DO = "Other mistakes, each of its own kind: read what the check said."
 ALIKE = "The same code, names and comments aside; all keep their ✓."
 ALIKE_SOLUTION = "The course's folded solution, names and comments aside; all keep their ✓."
+SHOWS_RIGHT = (
+    "It shows ✓, and judged anew it is not right. Honest reasons: the answer was edited after its "
+    "check, it needs what another cell had left in memory, or the course was an older one."
+)
+PATCHED = "It changes the check, or reaches into it: what it shows counts for nothing."
+EQUAL = "The same file, byte for byte, with answers in it."
 
 
 @dataclass
@@ -51,7 +57,8 @@ def looks(rows: list[Row]) -> list[Look]:
         found.setdefault((exercise, why), Look(exercise, why)).answers[learner] = code
     order = ("", *ALL)
     unclear = sorted(found.values(), key=lambda look: order.index(look.exercise))
-    return unclear + sorted(_alike(rows), key=lambda look: order.index(look.exercise))
+    alike = [*_equal(rows), *_alike(rows)]
+    return unclear + sorted(alike, key=lambda look: order.index(look.exercise))
 
 
 def _unclear(rows: list[Row]) -> Iterator[tuple[str, str, str, str]]:
@@ -59,6 +66,8 @@ def _unclear(rows: list[Row]) -> Iterator[tuple[str, str, str, str]]:
         for submission in row.submissions:
             if submission.trouble:
                 yield "", submission.trouble, row.learner.name, submission.file
+            if submission.patches:
+                yield "", PATCHED, row.learner.name, f"{submission.file}\n\n{submission.patches}"
         for file, why in row.learner.others:
             if "counts" not in why and why != "not assigned":
                 yield "", why, row.learner.name, file
@@ -66,6 +75,20 @@ def _unclear(rows: list[Row]) -> Iterator[tuple[str, str, str, str]]:
             best = row.best(name)
             if best and best.states[name] == UNKNOWN and not best.trouble:
                 yield name, best.words.get(name, ""), row.learner.name, best.code.get(name, "")
+            if best and best.states[name] in (TRIED, OPEN) and (shown := best.shows.get(name)):
+                judged = best.words.get(name, "")
+                both = f"{best.code.get(name, '')}\n\nShown:\n{shown}\n\nJudged:\n{judged}"
+                yield name, SHOWS_RIGHT, row.learner.name, both
+
+
+def _equal(rows: list[Row]) -> Iterator[Look]:
+    """Files that several learners handed in; one that nobody has worked in is the course's."""
+    same: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in rows:
+        for submission in row.submissions:
+            if {DONE, TRIED} & {*submission.states.values()}:
+                same[submission.digest][row.learner.name] = submission.file
+    return (Look("", EQUAL, files) for digest, files in same.items() if digest and len(files) > 1)
 
 
 def _alike(rows: list[Row]) -> Iterator[Look]:

@@ -22,8 +22,8 @@ from mha_lesson.weights import FOLDER_VARIABLE, user_folder
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("sandboxed.py")
 MOST_REPORTED = 2**23  # bytes that are read of a report: many times what it needs
-STOPPED = "stopped after"  # how a note on a timeout begins
 CRASHED = "stopped before its end (memory, or a crash)"
+BUSY = 1.5  # so many times slower than alone, and what had to wait is tried again
 SAMPLE = 0.05  # seconds of work that tell how busy the machine is
 CHECK_EVERY = 0.2  # seconds between two looks at the disk
 MOST_FILES = 20_000
@@ -114,7 +114,7 @@ def _watch(process: subprocess.Popen, work: Path, limits: Limits, stop: Event) -
             # On a busy machine the clock runs faster than the work.
             allowed = max(allowed, limits.seconds * min(4.0, slowness()))
             if passed > allowed:
-                return f"{STOPPED} {passed:.0f} s"
+                return f"stopped after {passed:.0f} s"
         if _on_disk(work) + _without_name(process.pid) > limits.disk_mb * 1e6:
             return f"stopped: more than {limits.disk_mb:g} MB on the disk"
         if len(_family(process.pid)) > MOST_PROCESSES:

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import Mock
 
-from mha_course.classroom.sandbox import slowness
+from mha_course.classroom.sandbox import BUSY, slowness
 from mha_course.classroom.slices import BY_TEXT, Notebook, file_name
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -110,7 +110,7 @@ class Session:
     def tried(self, name: str, candidate: Candidate) -> dict[str, Any]:
         for _ in range(2):  # a busy machine is no verdict: what had to wait is tried once more
             latest = self.in_a_fork(name, candidate)
-            if not latest.pop("waited", False):
+            if not latest.pop("waited", False) or slowness() < BUSY:
                 break
         return latest
 

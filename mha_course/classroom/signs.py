@@ -19,6 +19,7 @@ READS = {  # what leads to a file, to other code, or out of the answer, whatever
     "__import__", "__builtins__", "__globals__", "__subclasses__", "__code__", "__closure__",
 }  # fmt: skip
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+INSIDE = ("mha_course.engine", "mha_course.check", "mha_course.exercises", "mha_course.classroom")
 SMALL = 60  # parts of a syntax tree: two people may well write the same so short an answer
 LOOK = "It uses {}: see where the answer comes from."
 
@@ -55,6 +56,22 @@ def taught(
         if isinstance(node, ast.Attribute) and home in modules and node.attr in names:
             return f"It names the package's own {node.attr}."
     return ""
+
+
+def patches(trees: Sequence[ast.AST], checks: Collection[str]) -> bool:
+    """Whether a cell changes the check, under any of its names, or reaches into its rooms."""
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        text = getattr(node, "module", getattr(node, "value", "")) or ""
+        if isinstance(node, ast.ImportFrom | ast.Constant) and str(text).startswith(INSIDE):
+            return True
+        if isinstance(node, DEFINITIONS) and node.name in checks:
+            return True
+        changed = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+        while changed and isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        if changed and getattr(node, "id", "") in checks:
+            return True
+    return False
 
 
 def parsed(cell: str) -> list[ast.Module]:

@@ -118,7 +118,7 @@ class Notebook:
             self._read(number, cell)
         trees = [s.tree for s in self.statements if isinstance(s.tree, IMPORTS)]
         aliases = [alias for tree in trees for alias in tree.names]
-        self.check_names = {"check", *(a.asname for a in aliases if a.name.endswith("check"))}
+        self.check_names = {"check", *(a.asname or "" for a in aliases if a.name.endswith("check"))}
         future = any(getattr(tree, "module", "") == "__future__" for tree in trees)
         self.flags = __future__.annotations.compiler_flag if future else 0
 

@@ -5,6 +5,7 @@ A notebook's texts have them in LaTeX, `$$…$$`, which JupyterLab and GitHub ty
 
 import re
 from html import escape
+from typing import Any
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
@@ -46,8 +47,12 @@ def typed(latex: str) -> str:
 
 @pass_context
 def _page(context: Context, source: str) -> str:
-    attachments = context.get("cell", {}).get("attachments", {})
-    renderer = _Renderer(escape=False, attachments=attachments)
+    return rendered(source, context.get("cell", {}).get("attachments", {}))
+
+
+def rendered(source: str, attachments: Any = None) -> str:
+    """Markdown as HTML; of formulas MathML."""
+    renderer = _Renderer(escape=False, attachments=attachments or {})
     page = MarkdownWithMath(renderer=renderer).render(source)
     return ENDS.sub(r'<span style="white-space:nowrap">\1</span>', page)
 

@@ -23,6 +23,7 @@ from mha_course.base.numerals import number
 from mha_course.base.prose import prose
 from mha_course.collection.bank import Question, bank
 from mha_course.collection.cost import FLOAT_BYTES, flops
+from mha_course.pages.formulas import rendered
 from mha_lesson import (
     MultiHeadAttention,
     causal_mask,
@@ -302,21 +303,17 @@ def sheets(seed: int) -> Iterator[Sheet]:
         )
 
 
-def _prose(text: str) -> Markup:
-    return Markup(prose(text))
-
-
-def page(drawn: Sequence[Sheet], seed: int, key: bool) -> str:
-    """All sheets in one file, each on a page of its own; with the answers if it is the key."""
-    environment = Environment(
+def page(template: str, **given: Any) -> str:
+    """Sheets in one file, by a template: each on a page of its own, with the answers in a key."""
+    environment: Any = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["prose"] = _prose
-    template = environment.get_template("worksheets.html.j2")
-    return template.render(sheets=drawn, seed=seed, key=key)
+    environment.filters["prose"] = lambda text: Markup(prose(text))
+    environment.filters["markdown"] = lambda text: Markup(rendered(text))
+    return str(environment.get_template(template).render(**given))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -327,5 +324,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     drawn = [*sheets(options.seed)]
     options.out.mkdir(parents=True, exist_ok=True)
     for name, key in (("worksheets.html", False), ("key.html", True)):
-        write_whole(options.out / name, page(drawn, options.seed, key).encode("utf-8"))
+        text = page("worksheets.html.j2", sheets=drawn, seed=options.seed, key=key)
+        write_whole(options.out / name, text.encode("utf-8"))
         print(options.out / name)

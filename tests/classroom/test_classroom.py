@@ -18,7 +18,7 @@ import time
 import zipfile
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Event, Timer, main_thread
 
 import pytest
@@ -107,7 +107,7 @@ def table(path):
 
 
 def by_name(folder, roster=None):
-    found = files.learners(folder, folder / "_", roster)
+    found = files.learners(folder, folder / "_", roster and files.read_roster(roster))
     return {l.name: ([h.file for h in l.notebooks], dict(l.others)) for l in found}  # noqa: E741
 
 
@@ -184,7 +184,7 @@ def test_whose_file_it_is(tmp_path, roster, whose):
 def test_a_roster_that_cannot_be_used_is_refused(tmp_path, raw, says):
     roster = tmp_path / "class.csv"
     with pytest.raises(SystemExit, match=says):
-        files.learners(tmp_path, tmp_path, write(roster, raw=raw) if raw else roster)
+        files.read_roster(write(roster, raw=raw) if raw else roster)
 
 
 def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
@@ -230,6 +230,28 @@ def test_a_notebook_and_the_update_beside_it_both_count(tmp_path):
         write(tmp_path / f"ada/{name}.ipynb")
     [(held, others)] = by_name(tmp_path).values()
     assert held == [f"ada/{name}.ipynb" for name in names] and not others
+
+
+def test_a_copy_of_jupyters_is_named_where_nothing_else_is_there(tmp_path):
+    for name in ("ada/{}03_x{}", "bob_{}04_masking{}"):
+        at = Path(name.format(".ipynb_checkpoints/", "-checkpoint"))
+        write(
+            tmp_path / f"{at}.ipynb".replace("bob_.ipynb_checkpoints/", ".ipynb_checkpoints/bob_")
+        )
+    write(tmp_path / "eve/03_x.ipynb")
+    write(tmp_path / "eve/.ipynb_checkpoints/03_x-checkpoint.ipynb")
+    (tmp_path / "leo").mkdir()
+    (tmp_path / "leo/03_splitting.py").write_text("x = 1")
+    found = by_name(tmp_path)
+    assert {name: [*others.values()] for name, (_, others) in found.items()} == {
+        "ada": [files.ONLY_A_COPY],
+        "bob": [files.ONLY_A_COPY],
+        "eve": [],
+        "leo": ["a .py, not a notebook: hand in the .ipynb"],
+    }
+    learners = files.learners(tmp_path, tmp_path)
+    looks = {look.why: {*look.answers} for look in pages.looks([Row(one) for one in learners])}
+    assert looks == {files.ONLY_A_COPY: {"ada", "bob"}, found["leo"][1].popitem()[1]: {"leo"}}
 
 
 def test_the_report_s_folder_is_no_learner(tmp_path):
@@ -457,16 +479,6 @@ def test_time_is_limited_on_an_idle_machine_and_with_a_closed_report(behind, mon
     assert re.fullmatch(r"stopped after \d+ s", behind(sleep, seconds=0.5).note)
     monkeypatch.setattr(sandbox, "slowness", lambda: 4)
     assert behind("import time; time.sleep(1)", seconds=0.5).note == ""
-
-
-def test_a_timeout_is_tried_again_once(tmp_path, monkeypatch):
-    ends = iter([Outcome("stopped after 9 s", 9, b""), Outcome("", 1.0, b'{"end": true}')])
-    monkeypatch.setattr(grading, "run", lambda *_: next(ends))
-    hand_in = HandIn(write(tmp_path / "x.ipynb", "1"), "x", "03", 0)
-    assert grading.one(hand_in, Limits()).states["split_heads"] == OPEN
-    ends = iter([Outcome("stopped after 9 s", 9, b"")] * 2)
-    made = grading.one(hand_in, Limits())
-    assert (made.note, made.states["split_heads"]) == ("stopped after 9 s", UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -1247,6 +1259,12 @@ def row(name, **parts):
     return Row(Learner(name), [Submission("x.ipynb", "03", **parts)])
 
 
+def class_page(rows):
+    with TemporaryDirectory() as out:
+        pages.save(rows, Path(out))
+        return Path(out, "index.html").read_text(encoding="utf-8")
+
+
 def test_a_learner_counts_once_and_only_known_slips():
     made = [
         row("ada", states={"split_heads": TRIED}, slips={"split_heads": ["direct_view", "=1+1"]}),
@@ -1256,7 +1274,7 @@ def test_a_learner_counts_once_and_only_known_slips():
     key = next(s.key for e in check.EXERCISES if e.name == "split_heads" for s in e.slips if s.does)
     made[0].submissions[0].slips["split_heads"].append(key)
     assert [(s.key, len(s.answers)) for s in pages.slips(made) if s.key == key] == [(key, 1)]
-    assert "=1+1" not in pages.class_page(made, {"ada": "a.html", "bob": "b.html"})
+    assert "=1+1" not in class_page(made)
 
 
 def test_guesses_are_counted_by_choice_and_once_for_each_learner():
@@ -1266,7 +1284,7 @@ def test_guesses_are_counted_by_choice_and_once_for_each_learner():
     assert pages.guesses(made) == {
         "scaling_sharp": {"8": 2, "32": 1, "256": 0, "at none of them": 0}
     }
-    page = pages.class_page(made, dict.fromkeys(said, "a.html"))
+    page = class_page(made)
     asked = questions()["scaling_sharp"]
     shown = [prose(text) for text in (asked.asks, *(c.says for c in asked.choices.values()))]
     assert [text for text in shown if text not in page] == []
@@ -1320,31 +1338,6 @@ def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
             classroom.assigned(wrong)
 
 
-@pytest.mark.parametrize(
-    ("mark", "lines"),
-    [
-        (",", ["Student,ID,SIS Login ID", "Points Possible,,", "Ada L,17,ada5", "Bob,19,b7"]),
-        (
-            ";",
-            ["Name;Email address;ID number", "Ada L;ada@example.org;ada5", "Bob;b@example.org;b7"],
-        ),
-    ],
-    ids=["Canvas", "Moodle"],
-)
-def test_points_stand_in_the_rosters_own_columns(tmp_path, monkeypatch, mark, lines):
-    """So that the system that wrote it finds its people again."""
-    states = {"split_heads": DONE, "merge_heads": OPEN}
-    monkeypatch.setattr(grading, "one", lambda h, *_: Submission(h.file, "03", states=states))
-    path = write(tmp_path / "class.csv", raw="\n".join(lines).encode())
-    for name in ("ada5", "stranger"):
-        write(tmp_path / f"in/{name}/03_x.ipynb", name)
-    classroom.main([str(tmp_path / "in"), "--roster", str(path), "--out", str(tmp_path / "out")])
-    head, *_, ada, bob = (line.split(mark) for line in lines)
-    stranger = ["stranger", *[""] * (len(head) - 1)]
-    found = [[line[c] for c in (*head, "03 (of 2)")] for line in table(tmp_path / "out/points.csv")]
-    assert found == [[*ada, "1"], [*bob, "0"], [*stranger, "1"]]
-
-
 def test_what_came_late_and_what_is_new_are_marked(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(grading, "one", lambda h, *_: Submission(h.file, "03"))
     command = [str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--due", "2026-12-01"]
@@ -1376,7 +1369,7 @@ def test_every_wrong_answer_stands_in_a_group_and_what_is_alike_is_named():
         ("split_heads", key, ["gus"]),
         ("split_heads", "others", ["ada", "abe", "amy"]),
     ]
-    page = pages.class_page(rows, {row.learner.name: "a.html" for row in rows})
+    page = class_page(rows)
     assert "<p>One answer:</p><pre><code>1</code></pre>" in page
     solution = {"MultiHeadAttention": SOLUTIONS["MultiHeadAttention"]}
     for name in ("ida", "joe"):
@@ -1385,6 +1378,61 @@ def test_every_wrong_answer_stands_in_a_group_and_what_is_alike_is_named():
         ("merge_heads", review.ALIKE, ["bob", "eve"]),
         ("MultiHeadAttention", review.ALIKE_SOLUTION, ["ida", "joe"]),
     ]
+
+
+def test_what_shows_a_tick_and_gets_none_is_named_with_both(tmp_path, monkeypatch):
+    """Whether the answer was edited after its check, or the output was written by hand."""
+    shown = json.loads(notebook(DIRECT_VIEW, ASK))
+    said = [{"output_type": "stream", "name": "stdout", "text": ["split_heads: right.\n", "So."]}]
+    shown["cells"][1]["outputs"] = said
+    told = {"name": "split_heads", "state": "tried", "words": "cut", "candidate": 0, "slips": []}
+    line = json.dumps({**told, "end": True}).encode()
+    monkeypatch.setattr(grading, "run", lambda *_: Outcome("", 1.0, line))
+    made = []
+    for name, raw in {"ada": json.dumps(shown).encode(), "bob": notebook(DIRECT_VIEW, ASK)}.items():
+        path = write(tmp_path / f"{name}.ipynb", raw=raw)
+        made.append(Row(Learner(name), [grading.one(HandIn(path, name, "03", 0), Limits())]))
+    [look] = pages.looks(made)
+    assert (look.exercise, look.why, [*look.answers]) == (
+        "split_heads",
+        review.SHOWS_RIGHT,
+        ["ada"],
+    )
+    for part in (DIRECT_VIEW, "Shown:\nsplit_heads: right.", "Judged:\ncut"):
+        assert part in look.answers["ada"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "patched"),
+    [
+        ("check.split_heads = lambda f: print('right.')", True),
+        ("from mha_course import check as c\nc.split_heads.right = 1", True),
+        ("class check:\n    pass", True),
+        ("del check.split_heads", True),
+        ("import sys\nsys.modules['mha_course.engine.judge']._judged = 1", True),
+        ("from mha_course.engine import judge", True),
+        (ASK, False),
+        ("report = check.split_heads(split_heads)", False),
+        ("check.progress(keep=False)", False),
+        ("@check.split_heads.step\ndef cut(x, h):\n    a = x\n    'So.'", False),
+        ("from mha_course import check, explore", False),
+    ],
+)
+def test_a_check_that_is_changed_is_named(cell, patched):
+    cells = ["from mha_course import check as c", cell]
+    made = Submission("x.ipynb", "03")
+    grading._take(made, Outcome("", 1.0, b'{"end": true}'), cells)
+    assert made.patches == cell * patched
+    assert [look.why for look in pages.looks([Row(Learner("ada"), [made])])] == (
+        [review.PATCHED] * patched
+    )
+
+
+def test_equal_files_are_named_if_somebody_has_worked_in_them():
+    made = [row(name, states={"split_heads": TRIED}, digest="d") for name in ("ada", "bob")]
+    made += [row(name, states={"split_heads": OPEN}, digest="e") for name in ("eve", "leo")]
+    [look] = [look for look in pages.looks(made) if not look.exercise]
+    assert (look.why, [*look.answers]) == (review.EQUAL, ["ada", "bob"])
 
 
 def test_answers_are_alike_whatever_their_own_names_are_and_not_if_torchs_differ():
@@ -1460,8 +1508,7 @@ def test_a_submission_can_say_anything(said, tail):
     grading._take(submission, Outcome("", 1.0, told), ["<b>", "1"])
     made = [Row(Learner("ada"), [submission])]
     pages.words(made)
-    pages.class_page(made, {"ada": "ada.html"})
-    pages.learner_page(made[0])
+    class_page(made)
     assert {*submission.states} <= {*grading.BY_NOTEBOOK["03"]}
     assert DONE not in submission.states.values()
 

@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -29,10 +30,10 @@ def test_a_seed_gives_one_test_of_what_was_learned(tmp_path):
     folder, _ = final_test.write(books, 7, tmp_path)
     written = folder / "final_test.ipynb"
     written.write_text("a learner's")
-    again, _ = final_test.write(books, 7, tmp_path)
+    again, secret = final_test.write(books, 7, tmp_path)
     assert written.read_text() == "a learner's" and again.name == "final_test-2"
     sheet = (again / "final_test.html").read_text("utf-8")
-    key = (tmp_path / f"{again.name}_key/key.html").read_text("utf-8")
+    key = (secret / "key.html").read_text("utf-8")
     assert "seed 7" in key and "seed" not in sheet + str(read(again))
     assert "Name: ___" in sheet and "this notebook" not in sheet
     exercises, questions = drawn[7]
@@ -76,23 +77,27 @@ def test_what_is_handed_in_is_judged_by_the_line_that_it_prints(tmp_path, capsys
     """One right, one with a wrong answer, one as it was given out."""
     final_test.main(["--notebooks", "03", "--seed", "1", "--out", str(tmp_path)])
     line = capsys.readouterr().out.splitlines()[-1]
-    names = line.split("--assigned ")[1]
-    wrong = names.split(",")[0]
+    secret = line.split("--test ")[1]
+    first, second, *rest = (part.name for part in final_test.read_key(Path(secret)))
+    assert first and second and not any(rest)
     for who in ("ada", "bob", "leo"):
         made = read(tmp_path / "final_test")
         for cell in (c for c in made.cells if c.source.startswith("def ") and who != "leo"):
             name = cell.source[4 : cell.source.index("(")]
             cell.source = inspect.getsource(getattr(variants_solved, name))
-            if (who, name) == ("bob", wrong):
+            if (who, name) == ("bob", first):
                 cell.source = cell.source.replace(".permute(", ".transpose(0, 1).permute(")
+        made.cells[-1].source = f"*Your answer:* {who}'s"
         (tmp_path / "in" / who).mkdir(parents=True)
         nbformat.write(made, tmp_path / "in" / who / "final_test.ipynb")
-    out = ["--out", str(tmp_path / "report")]
-    rows = command.main([str(tmp_path / "in"), "--assigned", names, *out])
-    states = {row.learner.name: [row.state(name) for name in names.split(",")] for row in rows}
+    out = tmp_path / "report"
+    rows = command.main([str(tmp_path / "in"), "--test", secret, "--out", str(out)])
+    states = {row.learner.name: [row.state(name) for name in (first, second)] for row in rows}
     assert states == {
         "ada": [DONE, DONE],
         "bob": [TRIED, DONE],
         "leo": [OPEN, OPEN],
     }
-    assert wrong in (tmp_path / "report/index.html").read_text("utf-8")
+    assert first in (out / "index.html").read_text("utf-8")
+    assert "ada&#39;s" in (out / "words.html").read_text("utf-8")
+    assert "2 answers" not in capsys.readouterr().out.splitlines()[-1]

@@ -1,0 +1,142 @@
+"""A final test that was handed in: all answers to a question below each other, beside its key.
+
+Code is worth what its check found; words, what the teacher types into the page, or into the table
+that it saves. Equal answers are one, and whose they are is folded.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mha_course.base.disk import free_path
+from mha_course.base.numerals import counted
+from mha_course.classroom.files import Roster, table_in
+from mha_course.classroom.final_test import A_STEP, ANSWER, Part
+from mha_course.classroom.grading import ALL, DONE, MISSING, OPEN, TRIED, Row
+from mha_course.classroom.pages import no_formula, number, page, points, table
+from mha_lesson.refusals import say
+
+FILE = "words.csv"
+Key = tuple[str, ...]
+HEAD = ["question", "learner", "answer", "of", "by the check", "points"]
+
+
+class Answer(NamedTuple):
+    """What a learner wrote below a question; points are None where nobody has said how many."""
+
+    question: int
+    learner: str
+    text: str
+    by_check: float | None
+    says: str
+    typed: float | None
+
+    @property
+    def points(self) -> float | None:
+        return self.by_check if self.typed is None else self.typed
+
+
+def below(texts: Sequence[str], test: Sequence[Part]) -> list[str]:
+    """What stands below each question in the cells of a notebook, or behind it in its own cell."""
+    found, at = [""] * len(test), -1
+    for text in texts:
+        for i, part in enumerate(test):
+            if part.asks in text:
+                at, text = i, text.partition(part.asks)[2].replace(part.listed, "")
+        if at >= 0:
+            found[at] += f"\n\n{text.replace(ANSWER, '')}".rstrip()
+    return [text.strip() for text in found]
+
+
+def answers(rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float]) -> list[Answer]:
+    """Those of all who handed in, by question, with the points that somebody has typed."""
+    made = []
+    for row in (row for row in rows if row.submissions):
+        texts = [below(submission.texts, test) for submission in row.submissions]
+        for n, part in enumerate(test, 1):
+            text = max((some[n - 1] for some in texts), key=len, default="")
+            by_check, says = None if text else 0.0, ""
+            if part.name:
+                best = row.best(part.name)
+                text = best.code.get(part.name, "") if best else ""
+                by_check, says = _judged(row, part), best.words.get(part.name, "") if best else ""
+            known = typed.get(_key(n, row.learner.name, text))
+            made.append(Answer(n, row.learner.name, text, by_check, says, known))
+    return sorted(made, key=lambda answer: answer.question)
+
+
+def _judged(row: Row, part: Part) -> float | None:
+    """What code is worth: less for each step that its check names as wrong."""
+    best, state = row.best(part.name), row.state(part.name)
+    slips = {slip.key for slip in ALL[part.name].slips}
+    if state in (DONE, OPEN, MISSING):
+        return float(part.points * (state == DONE))
+    if best and state == TRIED and (named := best.slips.get(part.name)) and {*named} <= slips:
+        return float(max(0, part.points - A_STEP * len(named)))
+    return None
+
+
+def _key(*cells: object) -> Key:
+    """A question, a learner and an answer, however a spreadsheet has broken its lines."""
+    return tuple(" ".join(str(no_formula(cell)).split()) for cell in cells)
+
+
+def typed_in(out: Path, test: Sequence[Part]) -> dict[Key, float]:
+    """The points that somebody has typed into the table in this folder, if it is there.
+
+    Raises:
+        ValueError: it is no such table, or these are no points.
+    """
+    path = out / FILE
+    head, *lines = (table_in(path) if path.exists() else []) or [HEAD]
+    if head != HEAD or any(len(line) != len(HEAD) for line in lines):
+        raise ValueError(f"{path} should have the columns {', '.join(HEAD)}; got {say(head)}.")
+    found = {}
+    for n, who, text, *_, said in (line for line in lines if line[-1].strip()):
+        most = dict(enumerate((part.points for part in test), 1)).get(
+            int(n) if n.isdigit() else 0, 0
+        )
+        value = float(said.replace(",", ".")) if re.fullmatch(r" *\d+([.,]\d+)? *", said) else -1
+        if not 0 <= value <= most:
+            raise ValueError(
+                f"{path}: question {n} gives 0 to {most} points; got {say(said)} ({who})."
+            )
+        found[_key(n, who, text)] = value
+    return found
+
+
+def save(
+    rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float], out: Path, roster: Roster
+) -> str:
+    """Writes the page, its table, and `points.csv`; says what is still to be done."""
+    found = answers(rows, test, typed)
+    todo = []
+    if left := sum(answer.points is None for answer in found):
+        todo = [f"{counted(left, 'answer')} still without points: {out / 'words.html'}"]
+    if typed.keys() - {_key(*answer[:3]) for answer in found}:
+        kept = (out / FILE).rename(free_path(out / FILE))
+        todo.append(f"Points that were typed for answers which are not there now: {kept}")
+    lines = [
+        [*a[:3], test[a.question - 1].points, number(a.by_check), number(a.typed)] for a in found
+    ]
+    table(out / FILE, HEAD, lines)
+    equal: dict[tuple[int, str], list[Answer]] = {}
+    for answer in found:
+        equal.setdefault((answer.question, answer.text), []).append(answer)
+    places = {key: i for i, key in enumerate(equal)}
+    rows_ = [[*line, places[a.question, a.text]] for line, a in zip(lines, found, strict=True)]
+    page(
+        out / "words.html",
+        title="Answers by question",
+        test=test,
+        head=HEAD,
+        rows=rows_,
+        groups=[*enumerate(equal.values())],
+    )
+    of = {
+        row.learner.name: [a.points for a in found if a.learner == row.learner.name] for row in rows
+    }
+    columns = {f"question {n}": part.points for n, part in enumerate(test, 1)}
+    points(out, roster, columns, {name: parts or [None] * len(test) for name, parts in of.items()})
+    return "\n".join(todo)

@@ -1,0 +1,147 @@
+"""A test that was handed in: answers by question, and points as Canvas and Moodle take them."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from mha_course.classroom import files, pages, words
+from mha_course.classroom.files import Learner
+from mha_course.classroom.final_test import Part
+from mha_course.classroom.grading import DONE, OPEN, TRIED, UNKNOWN, Row, Submission
+from mha_course.exercises.variants import named
+
+NAME = "split_tokens_first"
+SLIPS = [slip.key for slip in named()[NAME].slips][:3]
+TEST = [
+    Part(5, f"Write `{NAME}`.", "k", NAME, f"def {NAME}(x, n_heads):\n    ..."),
+    Part(2, "Why, in $W^O$?", "k"),
+    Part(1, "Which?", "k", choices=("one", "two"), right="two"),
+]
+
+
+def test_an_answer_is_what_stands_below_its_question_or_beside_it():
+    one, two, three = (part.cell(n) for n, part in enumerate(TEST, 1))
+    for cells, found in [
+        ([one, "def f(): 1", two, "*Your answer:*", three, "*Your answer:*"], ["", ""]),
+        ([two, "*Your answer:* so", three, "2"], ["so", "2"]),
+        ([two + "\n\nso", "and so", "*Your answer:*", three.replace("2. two", "**two**")],
+         ["so\n\nand so", "1. one\n**two**"]),
+        ([three, "2", two, "so"], ["so", "2"]),
+        (["so", "2"], ["", ""]),
+    ]:  # fmt: skip
+        assert words.below(cells, TEST)[1:] == found
+
+
+def rows(**said):
+    made = {who: Submission("x.ipynb", texts=[TEST[1].cell(2), text, TEST[2].cell(3), "2"])
+            for who, text in said.items()}  # fmt: skip
+    return [Row(Learner(who), [one], (NAME,)) for who, one in made.items()]
+
+
+@pytest.mark.parametrize(
+    ("state", "slips", "points"),
+    [(DONE, [], "5"), (TRIED, SLIPS[:1], "3"), (TRIED, SLIPS, "0"), (TRIED, [], ""),
+     (TRIED, ["=1+1"], ""), (OPEN, [], "0"), (UNKNOWN, [], "")],
+)  # fmt: skip
+def test_code_that_is_wrong_in_one_step_earns_points_and_what_has_no_name_is_read(
+    tmp_path, state, slips, points
+):
+    [row] = rows(ada="so")
+    row.submissions[0].states, row.submissions[0].slips = {NAME: state}, {NAME: slips}
+    words.save([row], TEST, {}, tmp_path, files.Roster())
+    [line] = table(tmp_path / "points.csv")
+    assert (line["question 1"], line["question 2"], line["all"]) == (points, "", "")
+
+
+def table(path):
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return [*csv.DictReader(file)]
+
+
+def test_equal_answers_stand_once_and_typed_points_are_added_up(tmp_path):
+    made = rows(ada="- so\n\nand so", bob="<b>no</b>", eve="- so\n\nand so", zoe="")
+    save = lambda some=made: words.save(  # noqa: E731
+        some, TEST, words.typed_in(tmp_path, TEST), tmp_path, files.Roster()
+    )
+    assert save().startswith("7 answers still without points")
+    page = (tmp_path / "words.html").read_text("utf-8")
+    assert page.count("<pre>- so\n\nand so</pre>") == 1 and "<b>no" not in page
+    lines = table(tmp_path / words.FILE)
+    for line in lines:  # as a spreadsheet of a country saves it
+        typed = {"2": "1,5", "3": "1"}.get(line["question"], "")
+        line["points"] = typed if line["answer"] else ""
+    with (tmp_path / words.FILE).open("w", encoding="cp1252", newline="") as file:
+        writer = csv.DictWriter(file, words.HEAD, delimiter=";", lineterminator="\r\n")
+        writer.writeheader()
+        writer.writerows(lines)
+    for _ in range(2):
+        assert save() == ""
+        assert [line["all"] for line in table(tmp_path / "points.csv")] == [*["2.5"] * 3, "1"]
+    said = save(rows(ada="another", bob="<b>no</b>", eve="- so\n\nand so", zoe=""))
+    assert "1 answer still" in said
+    kept = Path(re.search(r"not there now: (.*)", said)[1])
+    assert [line["points"] for line in table(kept)].count("1.5") == 3
+
+
+@pytest.mark.parametrize("typed", ["3", "-1", "1/2", "two", "1.5.0", "nan"])
+def test_points_that_cannot_be_are_refused_before_anything_runs(tmp_path, typed):
+    (tmp_path / words.FILE).write_text(f"{','.join(words.HEAD)}\n2,ada,so,2,,{typed}\n")
+    with pytest.raises(ValueError, match=f"question 2 gives 0 to 2 points; got '{typed}' .ada"):
+        words.typed_in(tmp_path, TEST)
+    (tmp_path / words.FILE).write_text("question,points\n2,1\n")
+    with pytest.raises(ValueError, match="should have the columns question, learner"):
+        words.typed_in(tmp_path, TEST)
+
+
+# What each system writes and takes again: its columns, in its order.
+CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Essay (77)
+    Points Possible,,,,,10
+"Löwe, Ada",17,S1,ada5,Monday,9
+"Ray, Bob",19,S2,bob7,Monday,
+"Student, Test",99,,,Monday,
+"""
+GRADES = """First name;Last name;ID number;"Email address";Quiz (Real)
+Ada;Löwe;17;ada@example.org;-
+Bob;Ray;19;bob@example.org;4.00
+"""
+WORKSHEET = """Identifier,"Full name",Status,Grade,"Maximum grade","Last modified (grade)"
+"Participant 4","Ada Löwe",No submission,,3.00,-
+"Participant 5","Bob Ray",No submission,,3.00,-
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "whose", "filled"),
+    [
+        (CANVAS, ["Löwe, Ada", "Ray, Bob"], {}),
+        (GRADES, ["Ada Löwe", "Bob Ray"], {}),
+        (WORKSHEET, ["Ada Löwe", "Bob Ray"], {"Grade": "1"}),
+        ("Ada;17\nBob;19\n", ["Ada", "Bob"], {}),
+    ],
+    ids=["Canvas", "Moodle's grades", "Moodle's worksheet", "no heads"],
+)
+def test_points_go_back_as_the_system_that_wrote_the_roster_reads_them(
+    tmp_path, given, whose, filled
+):
+    """Canvas: its export's columns, in their order, then ours, the most points below them, and no
+    mark before a quote (`lib/gradebook_importer.rb`); Moodle: any column of the learner's, or its
+    worksheet with Identifier and Grade (`mod/assign/feedback/offline/importgradeslib.php`)."""
+    (tmp_path / "class.csv").write_text(given, encoding="utf-8")
+    roster = files.read_roster(tmp_path / "class.csv")
+    assert [*roster.cells] == whose
+    pages.points(tmp_path, roster, {"03 (of 2)": 2}, dict(zip(whose, [[1.0], [None]], strict=True)))
+    raw = (tmp_path / "points.csv").read_bytes()
+    assert raw[:1] == b'"' and raw.count(b'"') == 2 * (raw.count(b'","') + raw.count(b"\r\n"))
+    theirs = [
+        line for line in files.table_in(tmp_path / "class.csv") if "Student, Test" not in line
+    ]
+    head, *lines = theirs if given[0] in "SFI" else [["learner", "column 2"], *theirs]
+    more = {"Ada": ["1", "1"], "Bob": ["", ""], "Poi": ["2", "2"]}
+    for line in lines:
+        is_ada = "Ada" in str(line)
+        line[:] = [filled.get(h, c) if is_ada else c for h, c in zip(head, line, strict=True)]
+        line[0] = line[0].strip()
+        line += next(cells for who, cells in more.items() if who in str(line))
+    assert files.table_in(tmp_path / "points.csv") == [[*head, "03 (of 2)", "all"], *lines]
