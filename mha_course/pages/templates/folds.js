@@ -1,7 +1,8 @@
 // Second readings: opened for browsers that do not do so themselves; and on paper nothing is folded.
 (() => {
+  const named = () => { try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; } };
   const open = () => {
-    const place = document.querySelector(":target");
+    const place = document.getElementById(named()); // not ":target", which comes after DOMContentLoaded
     const folded = place && place.closest("details:not([open])");
     if (!folded) return;
     folded.open = true;
