@@ -8,17 +8,23 @@ from mha_course.collection import breaks, opened
 from mha_course.collection.breaks import AROUND, NAMES, noticed
 
 SLIPS = {
-    "no rotation": ("all_at_one",), "base 10,000": ("base_not_used",),
-    "neighbours rotated, not halves": ("neighbours",), "key heads in turn": ("dealt_out",),
-    "no scale": ("no_scale",), "divided by d_k": ("by_d_k",),
+    "no rotation": ("all_at_one",),
+    "base 10,000": ("base_not_used",),
+    "neighbours rotated, not halves": ("neighbours",),
+    "key heads in turn": ("dealt_out",),
+    "no scale": ("no_scale",),
+    "divided by d_k": ("by_d_k",),
     "merged without the transpose": ("not_permuted_back",),
-}  # fmt: skip
+}
 NOTICED = {
-    "as written": [], "no rotation": ["order", "unequal"], "uniform weights": ["order", "unequal"],
-    "no mask": ["leak", "unequal"], "merged without the transpose": ["leak", "unequal"],
+    "as written": [],
+    "no rotation": ["order", "unequal"],
+    "uniform weights": ["order", "unequal"],
+    "no mask": ["leak", "unequal"],
+    "merged without the transpose": ["leak", "unequal"],
     # 64 tokens share a scale, the later ones too.
     "4 bits, keys by dimension": ["leak", "unequal"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SLIPS)

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 import mha_lesson
 import new_process
 from answers import all_answers
-from answers.attention_scores import scores_standardised
-from answers.sum_of_head_writes import writes_own_part
 from answers.the_class import Explicit as Base
 from mha_course import check
 from mha_course.engine.changes import KINDS
@@ -106,7 +104,8 @@ def test_a_gradient_reaches_all_four_layers(wrong: type[Base], key: str, word: s
 
 BY_VALUES = [e for e in (*check.EXERCISES, *check.SHORT) if getattr(e, "cases", ())]
 LEARN = [e.name for e in BY_VALUES if e.gradient]
-RIGHT = {a.exercise: a.function for a in all_answers()[::-1] if a.right and a.exercise in LEARN}
+ANSWERS = {answer.id: answer for answer in all_answers()}
+RIGHT = {a.exercise: a.function for a in ANSWERS.values() if a.right and a.exercise in LEARN}
 
 
 def test_whatever_can_learn_is_asked_for_a_gradient() -> None:
@@ -369,7 +368,9 @@ def test_a_gradient_may_be_off_by_a_rounding_and_not_by_ten_times_as_much(
 
 def test_an_experiment_tells_what_stays_and_what_changes_too() -> None:
     said = "When position 0 along n_heads of `heads` changes, position 4 along d_model of your"
-    stays = str(check.sum_of_head_writes(writes_own_part))
+    own_part = ANSWERS["sum_of_head_writes-writes_own_part"].function
+    stays = str(check.sum_of_head_writes(own_part))
     assert f"{said} result stays as it is, but it should change." in stays
     said = "When position 0 along T_k of `K` changes, position 1 along T_k of your result changes"
-    assert said in str(check.attention_scores(scores_standardised))
+    standardised = ANSWERS["attention_scores-scores_standardised"].function
+    assert said in str(check.attention_scores(standardised))

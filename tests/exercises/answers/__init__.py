@@ -1,6 +1,7 @@
 """Answers to the exercises, right and wrong, by which the checks are judged.
 
-A file for each exercise, and what it writes is what a learner could have typed:
+Short ones, and those that change some words of a plain right one, are rows of `variations.toml`;
+the others stand in a file for each exercise, as a learner could have typed them:
 
     EXERCISE = "split_heads"
 

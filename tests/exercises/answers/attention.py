@@ -1,12 +1,13 @@
 """attention (2): right in many styles, and wrong."""
 
-from torch import nn
-from torch.func import grad
-import einops
 import math
+
+import einops
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.func import grad
 
 from answers import slips
 
@@ -18,17 +19,6 @@ def by_the_book(Q, K, V):
     scores = torch.matmul(Q, K.transpose(-2, -1)) / math.sqrt(d_k)
     p_attn = F.softmax(scores, dim=-1)
     return torch.matmul(p_attn, V), p_attn
-
-
-def einsum_attention(q, k, v):
-    s = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
-    a = s.softmax(dim=-1)
-    return torch.einsum("...qk,...kv->...qv", a, v), a
-
-
-def with_sdpa(Q, K, V):
-    weights = (Q @ K.transpose(-2, -1) / Q.shape[-1] ** 0.5).softmax(-1)
-    return F.scaled_dot_product_attention(Q, K, V), weights
 
 
 def exp_by_hand(Q, K, V):
@@ -73,16 +63,6 @@ def by_logsumexp(Q, K, V):
     return [w @ V, w]
 
 
-def by_softmin(Q, K, V):
-    w = F.softmin(-(Q @ K.mT) / math.sqrt(K.shape[-1]), dim=-1)
-    return torch.einsum("...ij,...jv->...iv", w, V), w
-
-
-def transposed_all_the_way(Q, K, V):
-    wt = (K @ Q.mT / math.sqrt(Q.shape[-1])).softmax(dim=-2)
-    return (V.mT @ wt).mT, wt.mT
-
-
 def with_an_identity_for_weights(Q, K, V):
     both = torch.cat([V, torch.eye(K.shape[-2]).to(V).expand(*V.shape[:-1], -1)], -1)
     out = F.scaled_dot_product_attention(Q, K, both)
@@ -95,17 +75,6 @@ class CallableClass:
     def __new__(cls, Q, K, V):
         w = F.softmax(einops.einsum(Q, K, "... q d, ... k d -> ... q k") / Q.shape[-1] ** 0.5, -1)
         return w @ V, w
-
-
-def softmax_in_full_precision(Q, K, V):
-    w = F.softmax(Q @ K.mT / K.size(-1) ** 0.5, dim=-1, dtype=torch.float32).type_as(Q)
-    return torch.matmul(w, V), w
-
-
-def attention_logsumexp(Q, K, V):
-    s = torch.baddbmm if False else (Q * Q.shape[-1] ** -0.5) @ K.mT
-    w = (s - s.logsumexp(-1, keepdim=True)).exp()
-    return [w @ V, w]
 
 
 def attention_two_temporaries(Q, K, V):
@@ -128,36 +97,6 @@ def attention_log_space(Q, K, V):
     return [einops.einsum(weights, V, "... q k, ... k d -> ... q d"), weights]
 
 
-@slips("random")
-def with_dropout(Q, K, V):
-    w = F.dropout(torch.softmax(Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1]), dim=-1), 0.1)
-    return w @ V, w
-
-
-@slips("fresh_weights")
-def dropout_on_the_weights(Q, K, V):
-    w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
-    w = nn.Dropout(0.2)(w)
-    return w @ V, w
-
-
-@slips("one_place")
-def a3_twice(Q, K, V):
-    w = (Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])).softmax(-1)
-    return w.softmax(-1) @ V, w
-
-
-@slips("one_place")
-def attention_softmax_again(Q, K, V):
-    weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
-    return F.softmax(weights, dim=-1) @ V, weights
-
-
-@slips("no_scale", "no_softmax")
-def b25(Q, K, V):
-    return Q @ K.mT @ V, Q @ K.mT
-
-
 @slips("thrown_away")
 def attention_softmax_lost(Q, K, V):
     d_k = Q.shape[-1]
@@ -165,11 +104,6 @@ def attention_softmax_lost(Q, K, V):
     weights.softmax(dim=-1)
     output = weights @ V
     return output, weights
-
-
-@slips("returns_NoneType")
-def sdpa_no_weights(Q, K, V):
-    return F.scaled_dot_product_attention(Q, K, V), None
 
 
 @slips("error:dtype_mix")
@@ -191,13 +125,6 @@ def a3_loop_first_axis(Q, K, V):
     return torch.stack(rows), torch.stack(weights)
 
 
-@slips("fixed_dtype")
-def weights_are_detached_from_a(Q, K, V):
-    w = torch.zeros(*Q.shape[:-1], K.shape[-2])
-    w[...] = F.softmax(Q @ K.mT / Q.shape[-1] ** 0.5, -1)
-    return w.to(V.dtype) @ V, w
-
-
 @slips("by_numpy")
 def attention_numpy(Q, K, V):
     q, k, v = (x.detach().numpy() for x in (Q, K, V))
@@ -214,24 +141,6 @@ def attention_value_key_query(value, key, query):
     return weights @ value, weights
 
 
-@slips("gradient_stops")
-def attention_detached(q, k, v):
-    w = (q @ k.mT * q.size(-1) ** -0.5).softmax(-1).detach()
-    return w @ v, w
-
-
-@slips("no_scale", "softmax_twice")
-def attention_softmax_twice(q, k, v):
-    w = (q @ k.mT).softmax(-1).softmax(-1)
-    return w @ v, w
-
-
-@slips("shape")
-def attention_width_of_v_exchanged(Q, K, V):
-    weights = (Q @ K.mT / math.sqrt(V.size(-1))).softmax(-1)
-    return weights, weights @ V
-
-
 @slips("error:two_axes_only")
 def attention_batch_loop(Q, K, V):
     outs, ws = [], []
@@ -240,12 +149,6 @@ def attention_batch_loop(Q, K, V):
         outs.append(w.mm(v))
         ws.append(w)
     return torch.stack(outs), torch.stack(ws)
-
-
-@slips("changes_too")
-def attention_dv_columns(Q, K, V):
-    w = torch.softmax(Q @ K.transpose(-2, -1) / math.sqrt(V.size(-1)), dim=-2)
-    return w @ V, w
 
 
 @slips("relation:moved_axes")
@@ -257,10 +160,3 @@ def attention_stack_rows(Q, K, V):
         rows.append(w[..., 0, :])
         outs.append((w @ V)[..., 0, :])
     return torch.stack(outs), torch.stack(rows)
-
-
-@slips("error:written_over")
-def attention_exp_in_place(Q, K, V):
-    scores = Q @ K.mT / math.sqrt(Q.shape[-1])
-    weights = scores.log_softmax(-1).exp_()
-    return weights @ V, weights

@@ -16,12 +16,6 @@ def triangles(n_new, n_cached, window):
     )
 
 
-def last_rows_of_the_square(n_new, n_cached, window):
-    n = n_new + n_cached
-    d = torch.arange(n).view(-1, 1) - torch.arange(n)
-    return ~((d >= 0) & (d < (window or n + 1)))[n_cached:]
-
-
 def row_lists(n_new, n_cached, window):
     n = n_cached + n_new
     rows = []
@@ -37,13 +31,6 @@ def rows_of_a_square(n_new, n_cached, window):
     if window is not None:
         blocked |= torch.ones(n, n, dtype=torch.bool).tril(-window)
     return blocked[n_cached:]
-
-
-def by_positions(n_new, n_cached, window):
-    query = torch.arange(n_cached, n_cached + n_new)[:, None]
-    key = torch.arange(n_cached + n_new)
-    blocked = key > query
-    return blocked if window is None else blocked | (key <= query - window)
 
 
 def cmask_cells(n_new, n_cached, window):
@@ -71,33 +58,6 @@ def mask_band(n_new, n_cached, window):
     return keep.logical_not()
 
 
-@slips("one_place")
-def mask_and(n_new, n_cached, window):
-    query = torch.arange(n_cached, n_cached + n_new)[:, None]
-    key = torch.arange(n_cached + n_new)
-    blocked = key > query
-    return blocked if window is None else blocked & (query - key >= window)
-
-
-@slips("error:none_used")
-def cmask_none(n_new, n_cached, window):
-    query = torch.arange(n_cached, n_cached + n_new)[:, None]
-    key = torch.arange(n_cached + n_new)
-    return (key > query) | (query - key >= window)
-
-
-@slips("truth_of_a_tensor")
-def mask_or(n_new, n_cached, window):
-    d = torch.arange(n_cached, n_cached + n_new)[:, None] - torch.arange(n_cached + n_new)
-    return (d < 0) or (window is not None and d >= window)
-
-
-@slips("itself_too", "window_ignored")
-def cmask_own_no_window(n_new, n_cached, window):
-    q = torch.arange(n_new)[:, None] + n_cached
-    return torch.arange(n_cached + n_new) >= q
-
-
 @slips("ends_there")
 def a_table_of_1024(n_new, n_cached, window):
     n = n_cached + n_new
@@ -106,3 +66,30 @@ def a_table_of_1024(n_new, n_cached, window):
     if window is not None:
         m = m | (i[:, None] - i >= window)
     return m[n_cached:n, :n]
+
+
+@slips("one_too_wide")
+def published_window_one_more(n_new, n_cached, window):
+    distance = torch.arange(n_cached, n_cached + n_new)[:, None] - torch.arange(n_cached + n_new)
+    mask = distance < 0
+    if window is not None:
+        mask |= distance > window
+    return mask
+
+
+@slips("not_offset")
+def published_causal_from_the_left(n_new, n_cached, window):
+    distance = torch.arange(n_new)[:, None] - torch.arange(n_cached + n_new)
+    mask = distance < 0
+    if window is not None:
+        mask |= distance >= window
+    return mask
+
+
+@slips("open_with_cache")
+def published_prompt_unmasked(n_new, n_cached, window):
+    distance = torch.arange(n_cached, n_cached + n_new)[:, None] - torch.arange(n_cached + n_new)
+    mask = distance < 0
+    if window is not None:
+        mask |= distance >= window
+    return mask if n_cached == 0 else torch.zeros_like(mask)

@@ -1,12 +1,13 @@
 """MultiHeadAttention (11): right in many styles, and wrong."""
 
-from einops import rearrange
-from torch import nn
-import einops
 import math
+
+import einops
 import numpy as np
 import torch
 import torch.nn.functional as F
+from einops import rearrange
+from torch import nn
 
 from answers import slips
 
@@ -30,6 +31,9 @@ class _Base(nn.Module):
         B, _, T, _ = x.shape
         return x.transpose(1, 2).reshape(B, T, self.n_heads * self.d_k)
 
+    def scale(self, scores):
+        return scores / math.sqrt(self.d_k)
+
     def weights(self, scores, mask):
         if mask is not None:
             dead = mask.all(-1, keepdim=True)
@@ -39,7 +43,7 @@ class _Base(nn.Module):
 
     def forward(self, x, mask=None):
         q, k, v = self.heads(x)
-        w = self.weights(q @ k.transpose(-2, -1) / math.sqrt(self.d_k), mask)
+        w = self.weights(self.scale(q @ k.transpose(-2, -1)), mask)
         return self.w_o(self.merge(w @ v))
 
 
@@ -112,34 +116,6 @@ class FoldedBatch(nn.Module):
         return self.w_o(torch.cat(context.unbind(1), -1))
 
 
-class _Plain(_Base):
-    def scale(self, scores):
-        return scores / math.sqrt(self.d_k)
-
-    def weigh(self, scores, mask):
-        if mask is None:
-            return scores.softmax(-1)
-        w = scores.masked_fill(mask, float("-inf")).softmax(-1)
-        return w.nan_to_num(0.0)
-
-    def project(self, x):
-        return self.w_q(x), self.w_k(x), self.w_v(x)
-
-    def forward(self, x, mask=None):
-        q, k, v = (self.split(part) for part in self.project(x))
-        w = self.weigh(self.scale(q @ k.transpose(-2, -1)), mask)
-        return self.w_o(self.merge(w @ v))
-
-
-class WithADropoutOfZero(_Plain):
-    def __init__(self, d_model, n_heads, dropout=0.0):
-        super().__init__(d_model, n_heads)
-        self.dropout = nn.Dropout(dropout)
-
-    def weigh(self, scores, mask):
-        return self.dropout(super().weigh(scores, mask))
-
-
 class Fused(nn.Module):
     def __init__(self, d_model: int, n_heads: int, bias: bool = False):
         super().__init__()
@@ -156,20 +132,6 @@ class Fused(nn.Module):
         keep = None if mask is None else ~mask
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=keep)
         return self.w_o(einops.rearrange(out, "b h t d -> b t (h d)"))
-
-
-class OverThePackage(_Plain):
-    def forward(self, x, mask=None):
-        from mha_lesson import merge_heads, scaled_dot_product_attention, split_heads
-
-        q, k, v = (split_heads(part, self.n_heads) for part in self.project(x))
-        return self.w_o(merge_heads(scaled_dot_product_attention(q, k, v, mask)))
-
-
-class AllZeroAtFirst(_Plain):
-    def __init__(self, d_model, n_heads):
-        super().__init__(d_model, n_heads)
-        nn.init.zeros_(self.w_o.weight)
 
 
 class OverTorch(_Base):
@@ -239,16 +201,6 @@ class WithBuffers(nn.Module):
         return self.w_o(torch.cat(torch.einsum("bhij,bhjd->bhid", w, v).unbind(1), -1))
 
 
-class KeepsItsWeights(_Plain):
-    """Stores the last attention weights, as one does to plot them."""
-
-    attention_weights = None
-
-    def weigh(self, scores, mask):
-        self.attention_weights = super().weigh(scores, mask)
-        return self.attention_weights
-
-
 class MhaEinsum(_Base):
     def forward(self, x, mask=None):
         q, k, v = (w(x).unflatten(-1, (self.n_heads, -1)) for w in (self.w_q, self.w_k, self.w_v))
@@ -259,23 +211,6 @@ class MhaEinsum(_Base):
         if mask is not None:
             w = torch.where(mask, 0.0, w)
         return self.w_o(torch.einsum("bhqk,bkhd->bqhd", w, v).flatten(-2))
-
-
-class MaskInPlace(_Plain):
-    def weigh(self, scores, mask):
-        if mask is None:
-            return scores.softmax(-1)
-        blocked_rows = mask.all(dim=-1, keepdim=True)
-        mask &= ~blocked_rows
-        return scores.masked_fill(mask, -math.inf).softmax(-1).masked_fill(blocked_rows, 0)
-
-
-class _Whole(_Base):
-    def safe_softmax(self, scores, mask):
-        if mask is None:
-            return scores.softmax(dim=-1)
-        blocked = mask.all(dim=-1, keepdim=True)
-        return scores.masked_fill(mask & ~blocked, -math.inf).softmax(-1).masked_fill(blocked, 0)
 
 
 class MHAHeadByHead(_Base):
@@ -294,26 +229,7 @@ class MHAHeadByHead(_Base):
         return self.w_o(torch.cat(out, dim=2))
 
 
-class _Short(_Base):
-    def forward(self, x, mask=None):
-        B, T, D = x.shape
-        made = (self.w_q(x), self.w_k(x), self.w_v(x))
-        Q, K, V = (y.view(B, T, self.n_heads, -1).transpose(1, 2) for y in made)
-        S = Q @ K.mT / math.sqrt(D // self.n_heads)
-        if mask is not None:
-            S = S.masked_fill(mask, self.low(S))
-        A = S.softmax(-1)
-        if mask is not None:
-            A = A.masked_fill(mask.all(-1, keepdim=True), 0.0)
-        return self.w_o((A @ V).transpose(1, 2).reshape(B, T, D))
-
-
-class LowestOfDtype(_Short):
-    def low(self, S):
-        return torch.finfo(S.dtype).min
-
-
-class WithFusedCore(_Whole):
+class WithFusedCore(_Base):
     def forward(self, x, mask=None):
         q, k, v = (
             rearrange(w(x), "b t (h d) -> b h t d", h=self.n_heads)
@@ -358,26 +274,6 @@ class WithoutBiases(nn.Module):
         )
 
 
-@slips("random")
-class DropoutByDefault(_Plain):
-    def __init__(self, d_model, n_heads, dropout=0.1):
-        super().__init__(d_model, n_heads)
-        self.dropout = nn.Dropout(dropout)
-
-    def weigh(self, scores, mask):
-        return self.dropout(super().weigh(scores, mask))
-
-
-@slips("layer_names")
-class OneFusedLayer(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.w_qkv, self.w_o = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
-
-    def forward(self, x, mask=None):
-        return x
-
-
 class _OwnLayer(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -399,7 +295,7 @@ class _Adapted(nn.Linear):
         return super().forward(x) + x @ self.down @ self.up
 
 
-class OfOwnLayers(_Plain):
+class OfOwnLayers(_Base):
     layer = _OwnLayer
 
     def __init__(self, d_model, n_heads):
@@ -424,171 +320,8 @@ class OfLayersWithATanh(OfOwnLayers):
             return super().forward(x).tanh()
 
 
-@slips("layer_names")
-class OfParameters(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.w_q, self.w_k, self.w_v, self.w_o = (
-            nn.Parameter(torch.randn(d_model, d_model)) for _ in range(4)
-        )
-
-    def forward(self, x, mask=None):
-        return x @ self.w_q @ self.w_o
-
-
-@slips("stays")
-class HeadsAttendHeads(_Plain):
-    def split(self, x):
-        return x.view(*x.shape[:2], self.n_heads, self.d_k)
-
-    def merge(self, x):
-        return x.flatten(2)
-
-    def weigh(self, scores, mask):
-        same = mask is not None and mask.shape == scores.shape
-        return super().weigh(scores, mask if same else None)
-
-
-@slips("one_place")
-class NoneWithoutMask(_Plain):
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        if mask is not None:
-            return self.w_o(self.merge(self.weigh(self.scale(q @ k.mT), mask) @ v))
-
-
-@slips("one_place")
-class ReluAtTheEnd(_Base):
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        context = self.weights(q @ k.mT / math.sqrt(q.shape[-1]), mask) @ v
-        return F.relu(self.w_o(context.transpose(1, 2).flatten(2)))
-
-
-class _K4(_Plain):
-    def merge(self, x):
-        return x.reshape(x.shape[0], x.shape[2], -1)
-
-
-@slips("by_root_d_model", "not_permuted_back")
-class K23(_K4):
-    def scale(self, scores):
-        return scores / self.w_q.in_features**0.5
-
-
-@slips("softmax_over_axis_1", "blocked_rows_uniform")
-class K19(_Plain):
-    def weigh(self, scores, mask):
-        if mask is not None:
-            scores = scores.masked_fill(mask, -1e9)
-        return scores.softmax(1)
-
-
-@slips("fixed_device")
-class MaskOnAFixedDevice(_Plain):
-    def weigh(self, scores, mask):
-        if mask is None:
-            mask = torch.zeros(scores.shape[-2:], dtype=torch.bool)
-        return super().weigh(scores, mask)
-
-
-@slips("error:none_used")
-class DoesNotReckonWithNo(_Plain):
-    def weigh(self, scores, mask):
-        return scores.masked_fill(mask, float("-inf")).softmax(-1).nan_to_num(0.0)
-
-
-@slips("layers_shared")
-class OneLayerForThree(_Base):
-    def __init__(self, d_model, n_heads):
-        super().__init__(d_model, n_heads)
-        self.w_k = self.w_v = self.w_q
-
-
-@slips("error:broadcast_shapes")
-class MHAMaskUnsqueezed(_Plain):
-    def weigh(self, scores, mask):
-        return super().weigh(scores, None if mask is None else mask.unsqueeze(1))
-
-
-@slips("truth_of_a_tensor")
-class TruthOfMask(_Plain):
-    def weigh(self, scores, mask):
-        return super().weigh(scores, mask if mask else None)
-
-
-@slips("mask_ignored", "thrown_away")
-class MaskThrownAway(_Plain):
-    def weigh(self, scores, mask):
-        if mask is not None:
-            scores.masked_fill(mask, -math.inf)
-        return scores.softmax(-1)
-
-
-@slips("gradient_stops")
-class DetachedBesideAMask(_Base):
-    def weights(self, s, mask):
-        if mask is None:
-            return s.softmax(-1)
-        return s.detach().masked_fill(mask, -math.inf).softmax(-1).nan_to_num(0.0)
-
-
-@slips("values")
-class OutputOnValues(_Plain):
-    def forward(self, x, mask=None):
-        q, k, v = (self.split(y) for y in (self.w_q(x), self.w_k(x), self.w_o(self.w_v(x))))
-        return self.merge(self.weigh(self.scale(q @ k.mT), mask) @ v)
-
-
-@slips("made_by_qkk", "no_scale")
-class NoScaleKeysForValues(_Plain):
-    def scale(self, scores):
-        return scores
-
-    def project(self, x):
-        return self.w_q(x), self.w_k(x), self.w_k(x)
-
-
-@slips("not_split", "error:broadcast_shapes")
-class MhaOneHead(_Plain):
-    split = merge = staticmethod(lambda x: x)
-
-    def scale(self, scores):
-        return scores / math.sqrt(self.w_q.in_features)
-
-
-@slips("remembers")
-class MhaStateful(_Plain):
-    held = None
-
-    def project(self, x):
-        q, k, v = super().project(x)
-        if self.held is not None and self.held.shape[1] == len(x):
-            k, v = torch.cat((self.held, torch.stack((k, v))), dim=2)
-        self.held = torch.stack((k, v)).detach()
-        return q, k, v
-
-
-@slips("nan_gradient")
-class MhaNanGradient(_Plain):
-    def weigh(self, scores, mask):
-        if mask is not None:
-            bias = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
-            scores = scores + bias.masked_fill(mask, -math.inf)
-        return scores.softmax(-1).nan_to_num(0.0)
-
-
-@slips("returns_tuple")
-class MhaPairAveraged(_Plain):
-    def weigh(self, scores, mask):
-        return super().weigh(scores, mask).mean(1, keepdim=True)
-
-    def forward(self, x, mask=None):
-        return super().forward(x, mask), x
-
-
 @slips("shape")
-class LoopMaskAxes(_Whole):
+class LoopMaskAxes(_Base):
     def forward(self, x, mask=None):
         Q, K, V = self.w_q(x), self.w_k(x), self.w_v(x)
         outs = []
@@ -605,7 +338,7 @@ class LoopMaskAxes(_Whole):
 
 
 @slips("by_numpy", "one_place")
-class NumpyHeads(_Whole):
+class NumpyHeads(_Base):
     def forward(self, x, mask=None):
         B, T, d = x.shape
         h = self.n_heads
@@ -623,65 +356,3 @@ class NumpyHeads(_Whole):
         w = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
         out = (w @ v).transpose(0, 2, 1, 3).reshape(B, T, d).astype(s.dtype)
         return self.w_o(torch.from_numpy(out))
-
-
-@slips("more_than_asked")
-class GivesPair(_Plain):
-    def forward(self, x, mask=None):
-        return super().forward(x, mask), self.split(x).mean(dim=1)
-
-
-@slips("mask_ignored", "error:broadcast_shapes")
-class KeepsFirstMask(_Base):
-    mask = None
-
-    def weights(self, scores, mask):
-        if self.mask is None:
-            none = scores.new_zeros(scores.shape[-2:], dtype=torch.bool)
-            self.mask = none if mask is None else mask
-        return super().weights(scores, self.mask)
-
-
-@slips("thrown_away")
-class ScaleNotKept(_Plain):
-    def scale(self, scores):
-        scores / math.sqrt(self.d_k)
-        return scores
-
-
-@slips("without_w_o")
-class EndsEarlyWithoutAMask(_Base):
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        scores = q @ k.mT / math.sqrt(self.d_k)
-        if mask is None:
-            return self.merge(scores.softmax(-1) @ v)
-        dead = mask.all(-1, keepdim=True)
-        w = scores.masked_fill(mask & ~dead, -math.inf).softmax(-1).masked_fill(dead, 0.0)
-        return self.w_o(self.merge(w @ v))
-
-
-@slips("ends_there")
-class LowForHalf(_Short):
-    def low(self, S):
-        return -1e4 if S.dtype == torch.float16 else -1e9
-
-
-@slips("scale_after_softmax")
-class ScaledAfterwards(_Plain):
-    def scale(self, scores):
-        return scores
-
-    def weigh(self, scores, mask):
-        return super().weigh(scores, mask) / math.sqrt(self.d_k)
-
-
-@slips("never_split")
-class ScaledAndNeverSplit(_Plain):
-    split = merge = staticmethod(lambda x: x)
-
-    def weigh(self, scores, mask):
-        if mask is not None:
-            scores = scores.masked_fill(mask, -math.inf)
-        weights = scores.softmax(-1)
-        return weights if mask is None else weights.masked_fill(mask.all(-1, keepdim=True), 0.0)

@@ -2,6 +2,7 @@
 
 import math
 import time
+
 import torch
 import torch.nn.functional as F
 

@@ -1,13 +1,13 @@
 """WritingAttention (23): right in many styles, and wrong."""
 
-from dataclasses import dataclass
 import copy
 import math
+from dataclasses import dataclass
 
-from einops import rearrange, repeat
-from torch import nn
 import torch
 import torch.nn.functional as F
+from einops import rearrange, repeat
+from torch import nn
 
 from answers import slips
 from mha_lesson import KVCache

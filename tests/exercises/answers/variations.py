@@ -1,10 +1,13 @@
-"""Beginners' answers, each a plain right one with some words replaced: see `variations.toml`."""
+"""The answers of `variations.toml`, whose head says what a row holds."""
 
+import functools
 import linecache
 import math
+import re
 import tomllib
 from pathlib import Path
 
+import einops
 import numpy
 import torch
 import torch.nn.functional as F
@@ -15,7 +18,8 @@ from answers import Answer
 from mha_lesson.text import sentence
 
 SEEN = {"math": math, "torch": torch, "F": F, "nn": nn, "numpy": numpy, "mha_lesson": mha_lesson}
-SEEN |= {"__name__": "__main__", "creek": sentence()}
+SEEN |= {"np": numpy, "einops": einops, "functools": functools, "rearrange": einops.rearrange}
+SEEN |= {"repeat": einops.repeat, "__name__": "__main__", "creek": sentence()}
 
 
 def defined(exercise, name, text):
@@ -29,15 +33,25 @@ def defined(exercise, name, text):
 def _answers():
     source = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
     for exercise, some in tomllib.loads(source).items():
-        for name, (slips, *edits) in some.items():
-            if name == "plain":
-                continue
-            text = some["plain"].lstrip()
-            for old, new in edits:
-                assert old in text, (exercise, name, old)
-                text = text.replace(old, new)
+        plain = some["plain"].lstrip()
+        usual = re.match(r"def \w+(\(.*\)):", plain)
+        for name, row in some.items():
+            slips, *changes = ([],) if name == "plain" else row
+            text = plain
+            for change in changes:
+                if isinstance(change, str):
+                    arguments, body = OWN.fullmatch(change).groups()
+                    lines = f"{arguments or usual[1]}:\n{body}".replace("\n", "\n    ")
+                    text = f"def {exercise}{lines}\n"
+                    continue
+                (first, *last), new = change[0].split("…"), change[1]
+                assert first in text, (exercise, name, first)
+                for end in last:  # and all between
+                    first = first + text.partition(first)[2].partition(end)[0] + end
+                text = text.replace(first, new)
             answer = defined(exercise, name, text)
             yield Answer(exercise, not slips, answer, f"{exercise}-{name}", tuple(slips))
 
 
+OWN = re.compile(r"(?s)(?:(\([^)]*\)):\n)?(.*)")  # other names of the arguments, and the lines
 ANSWERS = [*_answers()]
