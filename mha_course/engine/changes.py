@@ -113,12 +113,12 @@ def _twice(holder: Any, key: Any, new: ast.AST) -> bool:
     return one is not None and other is not None and (one - other) % 4 == 0
 
 
-def located(new: ast.AST, like: ast.AST) -> ast.AST:
+def located(new: ast.AST, old: ast.AST) -> ast.AST:
     """Gives new nodes the line and column of the one that they replace."""
     if not hasattr(new, "lineno"):
-        ast.copy_location(new, like)
+        ast.copy_location(new, old)
         for child in ast.iter_child_nodes(new):
-            located(child, like)
+            located(child, old)
     return new
 
 

@@ -168,8 +168,8 @@ class Problem:
         further: makes checks beyond values on float64: `ask(answer, cases) -> Finding | None`.
         bind: turns what the learner wrote into a function of a case's inputs; by default itself.
         gradient: whether one has to get through to every input; False where nothing can be learnt.
-        parts: takes trials apart where the answer shows what it has got in between: gives (a
-            problem for a part, the trials of that part), so that slips of several parts are found.
+        trials_by_part: takes trials apart where the answer shows what it has got in between: gives
+            (a problem for a part, its trials), so that slips of several parts are found.
         stages: in order, the steps whose results a learner's lines make, too, and what these are.
         ready_made: functions that do all of it, or a part; a right answer that calls it hears so.
         remark: what else is worth saying of a right answer: `remark(attempt) -> str`.
@@ -190,7 +190,7 @@ class Problem:
     ready_made: tuple[str, ...] = ()
     remark: Callable[..., str] | None = None
     reread: str = ""
-    parts: Callable[..., Any] | None = None
+    trials_by_part: Callable[..., Any] | None = None
     _made: dict[Any, list[Case]] = field(default_factory=dict, repr=False)
     _known: list[Slip] = field(default_factory=list, repr=False)
     _blocks_to_read: list[Callable[[], None]] = field(default_factory=list, repr=False)

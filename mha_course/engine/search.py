@@ -117,7 +117,7 @@ def several_slips(attempt: Attempt) -> Explanation | None:
         return None
     problem, trials = attempt.problem, attempt.trials
     findings: list[Finding] = []
-    parts = list(problem.parts(trials)) if problem.parts else []
+    parts = list(problem.trials_by_part(trials)) if problem.trials_by_part else []
     everywhere = False
     for part, of_part in parts or [(problem, trials)]:
         if all(reproduces(part, (), t) for t in of_part):

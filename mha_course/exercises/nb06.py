@@ -435,4 +435,4 @@ def in_two_parts(trials: list[Trial]) -> Iterator[tuple[Any, list[Trial]]]:
     yield from_w_o_on, after
 
 
-MultiHeadAttention.parts = in_two_parts
+MultiHeadAttention.trials_by_part = in_two_parts

@@ -15,11 +15,15 @@ from mha_course.engine.report import Finding
 from mha_course.exercises import WHOLE, Case, exercise
 from mha_course.exercises.nb04 import BELOW
 
+SIZES = (  # T_q, T_k, d_k, d_v, block
+    "3 7 5 2 3, 2 11 3 5 4, 5 6 2 3 2, 4 5 7 3 5, 3 5 2 7 8, 2 7 3 3 1, 1 1 1 3 1, 3 3 3 3 2, "
+    "1 13 5 2 5"
+)
+
 
 def blocks() -> Iterator[Case]:
-    rows = ((3, 7, 5, 2, 3), (2, 11, 3, 5, 4), (5, 6, 2, 3, 2), (4, 5, 7, 3, 5), (3, 5, 2, 7, 8),
-            (2, 7, 3, 3, 1), (1, 1, 1, 3, 1), (3, 3, 3, 3, 2), (1, 13, 5, 2, 5))  # fmt: skip
-    for seed, (t_q, t_k, d_k, d_v, block) in enumerate(rows):
+    for seed, row in enumerate(SIZES.split(", ")):
+        t_q, t_k, d_k, d_v, block = map(int, row.split())
         sizes = {"T_q": t_q, "T_k": t_k, "d_k": d_k, "d_v": d_v, "block": block}
         Q = normal(t_q, d_k, seed=seed)
         K, V = normal(t_k, d_k, seed=seed + 20), normal(t_k, d_v, seed=seed + 40)

@@ -7,10 +7,12 @@ such a class can make: in random order, and all of one make. What the tests chan
 import ctypes
 import math
 import sys
+import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import is_
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from random import SystemRandom
 from threading import Thread
@@ -38,120 +40,24 @@ MISTAKES = tuple(bug for bug in shipped.bugs().values() if bug.base == "Attentio
 
 # ---------------------------------------------------------------- what is said of the tests
 
-ASKS = {
-    "scale": "Is there an example of which you can work out the weights by hand?",
-    "softmax axis": "Where all values are alike, what must come out?",
-    "weights": "Where all values are alike, what must come out?",
-    "heads": "Does it matter to the outputs how many heads there are?",
-    "split": "One token changes, under a causal mask. Which outputs may change?",
-    "merge": "Do any two of your sizes agree? And when two tokens change places, what must their "
-    "outputs do?",
-    "batch axis": "What may the first sequence know of the second?",
-    "mask dropped": "Which outputs must change when the mask is left away?",
-    "mask convention": "Which outputs may change when a blocked token does, and which must?",
-    "mask applied": "Which outputs may change when the last token does? By how much?",
-    "mask filled": "How low can an open score be? What if the input is a thousand times as large?",
-    "mask repeated": "How many sequences does your batch hold, and has each a mask of its own?",
-    "mask built": "Would your mask be the same if rows and columns changed places?",
-    "layer missing": "What must come out when w_o holds nothing but zeros?",
-    "layer unused": "What must change when w_k does?",
-    "layer twice": "What must change when w_v does?",
-    "layer shared": "Which numbers of w_v take part? What if you set all but one to zero?",
-    "layer input": "What must come out when w_k holds nothing but zeros?",
-    "fused order": "What must come out when w_q and w_k hold nothing but zeros?",
-    "dropout": "What does the same input give a second time?",
-}
-READY_MADE = {
-    "scaled_dot_product_attention",
-    "multi_head_attention_forward",
-    "MultiheadAttention",
-    "MultiHeadAttention",
-    "textbook_attention",
-}
+READY_MADE = {"scaled_dot_product_attention", "multi_head_attention_forward"}
+READY_MADE |= {"MultiheadAttention", "MultiHeadAttention", "textbook_attention"}
 BY_HAND = "scale"  # the kind that the first level may let through
-SMALLER = "Which line waits, or computes more than a small input needs?"
-HANGS = Finding(
-    "hangs",
-    f"With one of the classes your tests were stopped after {SECONDS:.0f} seconds of computing, or "
-    f"{WAITING * SECONDS:.0f} of waiting.",
-    SMALLER,
-)
-SLOW = Finding(
-    "slow",
-    f"After {ALL_SECONDS:.0f} seconds of computing your tests had not seen all of the classes: "
-    f"each of them is tried {SEEDS} times.",
-    SMALLER,
-)
-RETURNS = Finding(
-    "returns",
-    "Your tests return a value, but only an `AssertionError` accuses a class.",
-    "Which word raises it where something does not hold?",
-)
-OTHER_ERROR = Finding(
-    "other_error",
-    "A wrong class ends your tests with another error, but only an `AssertionError` accuses it.",
-    "Which line raises it, and what could it `assert` instead?",
-)
-BUILDS_NONE = Finding(
-    "builds_none",
-    "Your tests make no module of the class that they are given.",
-    "Which line makes one, and which line calls the function around it?",
-)
-NO_BIAS = Finding(
-    "no_bias",
-    "One of the right classes has layers without biases: there `layer.bias` is None.",
-    "Could your tests call the layers, or set their weights only?",
-)
-CHANGES = Finding(
-    "changes_the_class",
-    "Your tests change the class that they are given, PyTorch or the check: whoever uses it next "
-    "gets the changed one. (It has been restored.)",
-    "What could you do to one module of the class, and leave all else alone?",
-)
-BY_CHANCE = Finding(
-    "by_chance",
-    "Your tests accuse a right class by chance: with other random numbers they let it pass.",
-    "How far may two right results differ, and is your tolerance as wide as that?",
-)
-ACCUSES = Finding(
-    "accuses",
-    "Your tests accuse a right class.",
-    "Does the exercise promise what you ask for there, and to so many digits?",
-)
 
 
-PEEKS = Finding(
-    "peeks",
-    "Your tests look at how a class is written, or who calls them, not at what it computes.",
-    "Which input would show the same?",
-)
-INSIDE = Finding(
-    "inside_the_class",
-    "One of the classes stops inside its own `forward`, after what your tests did with it.",
-    "Do your tests keep its layers, and give x and mask of the kinds that the exercise promises?",
-)
-LOOKS = {
-    "__code__",
-    "__closure__",
-    "__globals__",
-    "_getframe",
-    "_current_frames",
-    "currentframe",
-    "f_back",
-    "f_locals",
-    "tb_frame",
-    "getsource",
-    "getclosurevars",
-    "get_objects",
-    "get_referrers",
-    "get_referents",
-    "settrace",
-    "setprofile",
-    "grad_fn",
-    "next_functions",
-}
+def _finding(key: str, does: str, asks: str) -> Finding:
+    limits = {"seconds": SECONDS, "waited": WAITING * SECONDS, "all": ALL_SECONDS, "seeds": SEEDS}
+    return Finding(key, " ".join(does.split()).format(**limits), asks)
 
 
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+ASKS: dict[str, str] = _TABLE["asks"]
+SAID = {key: _finding(key, **words) for key, words in _TABLE["finding"].items()}
+LOOKS = """
+    __code__ __closure__ __globals__ _getframe _current_frames currentframe f_back f_locals
+    tb_frame getsource getclosurevars get_objects get_referrers get_referents settrace
+    setprofile grad_fn next_functions
+"""
 EXPECTED = "Are the numbers that you expect there right: does True block, or keep?"
 
 
@@ -187,8 +93,7 @@ class WritingTests:
     @property
     def slips(self) -> list[Finding]:
         """What a report can name, for the statistics of a class."""
-        kinds = ACCUSES, BY_CHANCE, CHANGES, HANGS, SLOW, RETURNS, OTHER_ERROR, BUILDS_NONE
-        return [*kinds, NO_BIAS, PEEKS, INSIDE, *map(_missed, MISTAKES)]
+        return [*SAID.values(), *map(_missed, MISTAKES)]
 
     def __call__(self, answer: Any) -> Report:
         """Says what the tests accuse and what they let through; never raises."""
@@ -196,7 +101,7 @@ class WritingTests:
             try:
                 report = self._judge(answer)
             except TooLong:  # which came as the tests had just ended
-                report = self._fail(HANGS)
+                report = self._fail(SAID["hangs"])
             except (Exception, SystemExit, GeneratorExit) as error:
                 report = self._fail(Finding("unjudged", safe_text(error, str)))
         journal.remember(report)
@@ -208,8 +113,8 @@ class WritingTests:
             words = f"The check got an object of type {what} instead of your function."
             return self._fail(Finding("not_a_function", words))
         names, files = _read(answer)
-        if names & LOOKS:
-            return self._fail(PEEKS)
+        if names & {*LOOKS.split()}:
+            return self._fail(SAID["peeks"])
         with suppress(AssertionError):  # its first failure imports for seconds
             torch.testing.assert_close(1.0, 2.0)
         codes, right = codes_of(answer), [shipped.right(), *STYLES]
@@ -220,17 +125,17 @@ class WritingTests:
         spent, end = process_time(), monotonic() + WAITING * ALL_SECONDS
         for index, number in trials:
             if process_time() - spent > ALL_SECONDS or monotonic() > end:
-                return self._fail(SLOW)
+                return self._fail(SAID["slow"])
             with looking.heard(files) as looks:
                 result = _result_of(answer, tried[index], number, codes)
             if looks:
-                return self._fail(PEEKS)
+                return self._fail(SAID["peeks"])
             if finding := _stops(result):
                 return self._fail(finding)
             of_all[index].append(result)
         of_right, of_wrong = of_all[: len(right)], of_all[len(right) :]
         if not any(r.built or r.raised or r.returned for results in of_all for r in results):
-            return self._fail(BUILDS_NONE) if names else Report(self.name, None)
+            return self._fail(SAID["builds_none"]) if names else Report(self.name, None)
         judged = zip(right, of_right, strict=True)
         accused = [(cls, results) for cls, results in judged if any(r.raised for r in results)]
         missed = [bug for bug, results in zip(MISTAKES, of_wrong, strict=True) if not _all(results)]
@@ -242,7 +147,7 @@ class WritingTests:
         if accused:
             return self._fail(_accusation(score, accused, not missed))
         if not caught and any(r.returned for results in of_all for r in results):
-            return self._fail(replace(RETURNS, does=f"{score} {RETURNS.does}"))
+            return self._fail(SAID["returns"], score)
         level = 2 if not missed else 1
         by_hand = all(bug.kind == BY_HAND for bug in missed)
         if missed and (not by_hand or names & READY_MADE):
@@ -251,18 +156,19 @@ class WritingTests:
             others = [t.raised for t in results if t.raised]
             if len(others) == SEEDS:
                 if all(t.inside for t in results):
-                    return self._fail(replace(INSIDE, does=f"{score} {INSIDE.does}"))
+                    return self._fail(SAID["inside_the_class"], score)
                 name = next(one.kind for one in others if not _accuses(one))
-                return self._fail(replace(OTHER_ERROR, does=f"{score} {OTHER_ERROR.does} ({name})"))
-            finding, why = _missed(first), " Level 1 takes no ready-made attention." * by_hand
-            return self._fail(replace(finding, does=f"{score}{why} {finding.does}"))
+                return self._fail(SAID["other_error"], score, f" ({name})")
+            why = " Level 1 takes no ready-made attention." * by_hand
+            return self._fail(_missed(first), f"{score}{why}")
         notes = [f"{score} That is level {level} of 2."]
         if missed:
             notes.append(f"Wrong scales are left. {ASKS[BY_HAND]}")
         return Report(self.name, True, notes=tuple(notes))
 
-    def _fail(self, finding: Finding) -> Report:
-        return Report(self.name, False, (finding,))
+    def _fail(self, finding: Finding, before: str = "", after: str = "") -> Report:
+        does = f"{before} {finding.does}{after}".lstrip()
+        return Report(self.name, False, (replace(finding, does=does),))
 
 
 def _result_of(answer: Any, cls: type[nn.Module], number: int, codes: set[CodeType]) -> Result:
@@ -417,10 +323,10 @@ def _snapshot() -> Callable[[], bool]:
 def _stops(result: Result) -> Finding | None:
     """What ends the judgement at once."""
     if result.raised and isinstance(result.raised.error, TooLong):
-        return HANGS
+        return SAID["hangs"]
     if result.raised and isinstance(result.raised.error, KeyboardInterrupt):
         return errors.explain(result.raised)
-    return CHANGES if result.changed else None
+    return SAID["changes_the_class"] if result.changed else None
 
 
 def _accuses(raised: Raised | None) -> bool:
@@ -437,10 +343,10 @@ def _accusation(
     firsts = [next(result.raised for result in results if result.raised) for _, results in accused]
     (cls, results), raised = accused[0], firsts[0]
     if cls is WithoutBiases and "NoneType" in raised.message:
-        return NO_BIAS
+        return SAID["no_bias"]
     if raised.kind != "AssertionError":
         return errors.explain(raised, "with a right class")
-    kind = ACCUSES if _all(results) else BY_CHANCE
+    kind = SAID["accuses"] if _all(results) else SAID["by_chance"]
     line = f" in your line {raised.number}: `{raised.source}`" if raised.source else ""
     text = raised.message.partition("\n")[0]
     line += f" (“{text}”)" * bool(text)
@@ -451,7 +357,7 @@ def _accusation(
         return replace(kind, does=f"{score} Every right class fails{line}.", asks=EXPECTED)
     style = cls.__doc__ if issubclass(cls, Layers) else "in the plainest way"
     which = "One of these is" if len(accused) > 1 else "It is"
-    why = f" {kind.does}" if kind is BY_CHANCE else ""
+    why = f" {kind.does}" if kind is SAID["by_chance"] else ""
     return replace(kind, does=f"{score}{why} {which} written {style}, and fails{line}.")
 
 

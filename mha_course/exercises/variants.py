@@ -25,7 +25,9 @@ TOLD = ("i", "lengths", "pad")  # inputs that the sizes do not tell
 def variant(
     original: Exercise,
     *gives: str,  # as of any problem; without it, all that the exercise gives and asks further
-    given: Step = lambda *inputs: inputs,  # its inputs, of the exercise's; none leaves a case out
+    inputs_of: Step = lambda *inputs: (
+        inputs
+    ),  # its inputs, of the exercise's; none leaves a case out
     cases: Step | None = None,  # in place of the exercise's
     but: tuple[str, ...] = (),  # steps that have one way only, and slips that would not be true
     **instead: Step,  # steps of the exercise that are done in another way here
@@ -39,14 +41,16 @@ def variant(
 
         def make_cases() -> Iterator[Case]:
             for case in (cases or original.make_cases)():
-                if inputs := given(*case.inputs):
+                if inputs := inputs_of(*case.inputs):
                     named = zip(new.arguments, map(torch.as_tensor, inputs), strict=True)
                     values = [f"with {n} = {x.tolist()}" for n, x in named if n in TOLD]
                     note = ", ".join(filter(None, (case.note, *values)))
                     yield replace(case, inputs=inputs, note=note)
 
         def through(ask: Step) -> Step:
-            return lambda answer, _: ask(lambda *inputs: answer(*given(*inputs)), original.cases)
+            return lambda answer, _: ask(
+                lambda *inputs: answer(*inputs_of(*inputs)), original.cases
+            )
 
         more = {"gives": gives or original.gives, "gradient": original.gradient}
         new = exercise(original.number, original.notebook, make_cases=make_cases, **more)(in_steps)
@@ -65,7 +69,7 @@ def variant(
 @variant(
     nb01.attention_scores,
     "scores (B, T_q, T_k)",
-    given=lambda Q, K: (Q.transpose(0, 1), K.transpose(0, 1)) * (Q.ndim == 3),
+    inputs_of=lambda Q, K: (Q.transpose(0, 1), K.transpose(0, 1)) * (Q.ndim == 3),
     but=(*nb11.DO_NOT_FIT, "by_root_axis_0", "by_root_axis_1", "by_root_axis_1_of_k"),
 )
 def scores_tokens_first(course, Q, K):
@@ -126,7 +130,7 @@ def project_head_by_head(course, X, W_qkv, n_heads):
 
 @variant(
     nb03.split_heads,
-    given=lambda x, n_heads: (x.transpose(0, 1), n_heads),
+    inputs_of=lambda x, n_heads: (x.transpose(0, 1), n_heads),
     order=lambda x: x.permute(1, 2, 0, 3),
 )
 def split_tokens_first(course, x, n_heads):
@@ -172,7 +176,7 @@ def padded(lengths: torch.Tensor, T: int) -> tuple[torch.Tensor, int]:
     return tokens.masked_fill(torch.arange(T) >= lengths[:, None], pad), pad
 
 
-@variant(nb04.padding_mask, given=padded, but=("where",))
+@variant(nb04.padding_mask, inputs_of=padded, but=("where",))
 def padding_from_ids(course, tokens, pad):
     """The lengths are not given; `tokens` is $(B, T)$, and its padding holds the number `pad`. Give
     the bool mask $(B, 1, 1, T)$, `True` at padding keys."""
@@ -187,7 +191,9 @@ def padding_from_ids(course, tokens, pad):
     return mask(where=lambda *_: tokens == pad)
 
 
-@variant(nb04.masked_softmax, given=lambda scores, mask: (scores, ~mask), but=("true_means_keep",))
+@variant(
+    nb04.masked_softmax, inputs_of=lambda scores, mask: (scores, ~mask), but=("true_means_keep",)
+)
 def softmax_of_kept(course, scores, keep):
     r"""The other convention: `keep` is bool, broadcasts to the scores $(\dots, T_q, T_k)$, and is
     `True` where a query may look. What may not be seen has weight 0, the others of a row add up to
@@ -201,7 +207,7 @@ def softmax_of_kept(course, scores, keep):
 @variant(
     nb05.sum_of_head_writes,
     "write (B, T, d_model)",
-    given=lambda heads, W_o: (heads, W_o, heads.shape[2] % heads.shape[1]),
+    inputs_of=lambda heads, W_o: (heads, W_o, heads.shape[2] % heads.shape[1]),
     but=("each", "collect"),
 )
 def write_of_one_head(course, heads, W_o, i):
@@ -212,7 +218,7 @@ def write_of_one_head(course, heads, W_o, i):
 
 @variant(
     nb07.next_token_loss,
-    given=lambda logits, ids: (logits, ids, torch.arange(len(ids)) % (ids.shape[1] - 1) + 2),
+    inputs_of=lambda logits, ids: (logits, ids, torch.arange(len(ids)) % (ids.shape[1] - 1) + 2),
     reduce=unchanged,
 )
 def loss_without_padding(course, logits, tokens, lengths):
@@ -253,7 +259,7 @@ def rotate_neighbours(course, x, positions):
 @variant(
     nb11.grouped_scores,
     "keys (B, h, T_k, d_k)",
-    given=lambda q, k: (k, q.shape[1]) if q.abs().max() < 50 else (),
+    inputs_of=lambda q, k: (k, q.shape[1]) if q.abs().max() < 50 else (),
     but=("product", "scale", "finish"),
 )
 def spread_keys(course, k, h):

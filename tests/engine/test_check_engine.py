@@ -205,7 +205,15 @@ def test_another_device_knows_its_tensors_and_refuses_others() -> None:
     x, y = torch.ones(2, 3), torch.ones(2, 3)
     with OtherDevice([x]) as there:
         assert x.device == DEVICE and y.device.type == "cpu"
-        for moved in (x + 1, x.T, x[0], x.new_zeros(2), torch.zeros(2, device=x.device), y.to(x)):
+        for moved in (
+            x + 1,
+            x.T,
+            x[0],
+            x.new_zeros(2),
+            torch.zeros(2, device=x.device),
+            y.to(x),
+            y.to(x.device),
+        ):
             assert there.has(moved)
         n = x[0, 0].long()
         for stayed in (
@@ -291,6 +299,16 @@ def test_pairs_are_many_and_not_too_many() -> None:
     assert {s.key for s in many.pairs[0]} == {"a0", "b0"}
     for a, b in many.pairs:
         assert a.sites.isdisjoint(b.sites)
+
+
+def test_equal_numbers_are_not_taken_for_two_slips() -> None:
+    @partial(TOY, make_cases=_tokens, gives=("y (B, T)",))
+    def affine(x: Any, *, add: Any = lambda x: x + 1, twice: Any = lambda y: 2 * y) -> Any:
+        return twice(add(x))
+
+    affine.step([("ones", "All are 1.", "", torch.ones_like)], at="add")
+    affine.step([("less", "One less.", "", lambda y: y - 1)], at="twice")
+    assert judge(affine, torch.zeros_like).slips == ("stays",)
 
 
 def test_a_wrong_registration_says_what_is_wrong() -> None:
@@ -443,7 +461,12 @@ def test_chance_that_makes_no_result_wrong_is_still_chance() -> None:
     assert report.passed is False and report.slips == ("random",)
     fresh = judge(_doubled(), lambda x: 2 * x + 1e-3 * torch.rand(()))
     assert fresh.slips == ("fresh_weights",)
-    assert judge(_doubled(), lambda x: x + random.random()).slips == ("random",)
+    for answer in (  # by another name, and by none that a seed sets
+        lambda x: x + random.random(),
+        lambda x: x + x.clone().uniform_(),
+        lambda x: x + random.SystemRandom().random(),
+    ):
+        assert judge(_doubled(), answer).slips == ("random",)
     calls: list[int] = []
 
     def counts(x: Tensor) -> Tensor:
@@ -465,18 +488,33 @@ def _stop() -> Any:
     raise RuntimeError("enough")
 
 
-@pytest.mark.parametrize(("answer", "key", "words"), [
-    (lambda x: 2 * x.double(), "fixed_dtype", "has dtype float64 for float32 input"),
-    (lambda x: (2 * x).half() if x.dtype == torch.bfloat16 else 2 * x, "fixed_dtype",
-        "has dtype float16 for bfloat16 input"),
-    (lambda x: x * 2e5 / 1e5, "precision_lost",
-        "for float16 input your result has wrong values"),
-    (lambda x: 2 * x + 1e5 * x - 1e5 * x, "precision_lost", "your result has"),
-    (lambda x: 2 * x + (x * 1e9 - x * 1e9), "precision_lost",
-        "for float16 input your result has NaN"),
-    (lambda x: 2 * x if x.dtype != torch.float16 else _stop(), "error:error_RuntimeError",
-        '(for float16 input; float64 works): `raise RuntimeError("enough")`. enough',),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "key", "words"),
+    [
+        (lambda x: 2 * x.double(), "fixed_dtype", "has dtype float64 for float32 input"),
+        (
+            lambda x: (2 * x).half() if x.dtype == torch.bfloat16 else 2 * x,
+            "fixed_dtype",
+            "has dtype float16 for bfloat16 input",
+        ),
+        (
+            lambda x: x * 2e5 / 1e5,
+            "precision_lost",
+            "for float16 input your result has wrong values",
+        ),
+        (lambda x: 2 * x + 1e5 * x - 1e5 * x, "precision_lost", "your result has"),
+        (
+            lambda x: 2 * x + (x * 1e9 - x * 1e9),
+            "precision_lost",
+            "for float16 input your result has NaN",
+        ),
+        (
+            lambda x: 2 * x if x.dtype != torch.float16 else _stop(),
+            "error:error_RuntimeError",
+            '(for float16 input; float64 works): `raise RuntimeError("enough")`. enough',
+        ),
+    ],
+)
 def test_other_dtypes_are_tried(answer: Any, key: str, words: str) -> None:
     report = judge(_doubled(), answer)
     assert report.passed is False and report.slips[-1] == key and words in str(report)

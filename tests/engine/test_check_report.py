@@ -29,6 +29,7 @@ from mha_course.engine.compare import (
     same,
 )
 from mha_course.engine.errors import BY_KIND, ERRORS, explain
+from mha_course.engine.families import orders_of_results
 from mha_course.engine.judge import judge
 from mha_course.engine.problem import Case, Problem
 from mha_course.engine.relations import relate, relate_numbers
@@ -856,51 +857,61 @@ def count(n: int) -> int:
     return 10**4 + n
 
 
-@pytest.mark.parametrize(("asked", "answer", "key", "words"), [
-    (squares, lambda x: (x * x, x), "more_than_asked",
-        "returns a tuple of 2. The first of them is right, and is all that is asked for"),
-    (squares, lambda x: (x * x).tolist(), "returns_list", "a list"),
-    (squares, lambda x: (x * x).numpy(), "returns_ndarray", "a numpy array"),
-    (squares, lambda x: "x", "returns_str", "text"),
-    (squares, lambda x: (y for y in x), "returns_generator", "a generator (`yield`"),
-    (squares, lambda x: {1, 2}, "returns_set", "an object of type set"),
-    (squares, lambda x: None if len(x) == 3 else x * x, "returns_NoneType", "`None`"),
-    (squares, lambda x: (x * x).to_sparse(), "returns_Tensor", "sparse, complex or otherwise"),
-    (squares, lambda x: (x * x).to("meta"), "fixed_device", "on a fixed device"),
-    (squares, lambda x: x * x / 0 * 0, "nan_made", "which multiplies 0 by ∞."),
-    (squares, lambda x: (x * x).index_fill(0, torch.tensor([0]), math.nan), "nan", "has NaN"),
-    (squares, lambda x: (x * x).float(), "fixed_dtype", "has dtype float32 for float64 input"),
-    (squares, lambda x: (x * x).long(), "fixed_dtype", "has dtype int64 for float64 input"),
-    (squares, lambda x: x.exp() * x.sin(), "values",
-        "Your result has the right shape, (B, T, d), but the wrong numbers."),
-    (squares, lambda x: x * x * 3, "relation:factor", " 3 times "),
-    (squares, lambda x: (x * x).sum(1), "shape",
-        "has shape (B, d) = (2, 3), but it should be (B, T, d) = (2, 5, 3)."),
-    (squares, lambda x: x.exp().unsqueeze(0).expand(11, *x.shape), "shape",
-        "Your result has shape (11, B, T, d) = (11, 2, 5, 3), but"),
-    (squares, lambda x: x.exp().sum(), "shape", "is a single number, of shape (), but it"),
-    (squares, lambda x: x.new_zeros(11, 13), "shape", "has shape (11, 13), but it should be"),
-    (squares_and_signs, lambda x: x * x, "returns_Tensor",
-        "one tensor, but it should be 2 results: squares (B, T, d), signs (B, T, d)."),
-    (squares_and_signs, lambda x: (x, x, x), "result_count",
-        "returns 3 things instead of 2: squares (B, T, d), signs (B, T, d)."),
-    (squares_and_signs, lambda x: (x * x, (x > 0.5).int()), "not_bool",
-        "Your signs has dtype int32, but it should be bool"),
-    (squares_and_signs, lambda x: (x * x, x < 2), "values", "Your signs has the"),
-    (squares_and_signs, lambda x: (x**3, x > 0.5), "values", "Your squares has the right shape"),
-    (total, lambda x: x.sum() * 3, "relation:factor", "; the right number is "),
-    (total, lambda x: x.exp().sum() + x.sin().sum(), "not_doubled", "; the right number is "),
-    (count, lambda n: 10**4 + 3 * n, "relation:gap", "gives 10015; the right"),
-    (count, lambda n: 10**4 + n + n**5, "values", "gives 13130; the right"),
-    (count, lambda n: 10**4 + n + (n != 2), "values", "gives 10006; the right"),
-    (count, lambda n: 10**4 + 3 * n if n == 5 else 0.5, "values", "gives 10015; the"),
-    (count, lambda n: 10.0**4 + n, "returns_float", "a float, but it should be an int."),
-    (count, lambda n: torch.tensor(n), "returns_Tensor", "one tensor, but it should be an int"),
-])  # fmt: skip
+PROBLEMS = {one.name: one for one in (squares, squares_and_signs, total, count)}
+DESCRIBED = """\
+squares:
+  (x * x, x) | more_than_asked |
+      returns a tuple of 2. The first of them is right, and is all that is asked for
+  (x * x).tolist() | returns_list | a list
+  (x * x).numpy() | returns_ndarray | a numpy array
+  "x" | returns_str | text
+  (y for y in x) | returns_generator | a generator (`yield`
+  {1, 2} | returns_set | an object of type set
+  None if len(x) == 3 else x * x | returns_NoneType | `None`
+  (x * x).to_sparse() | returns_Tensor | sparse, complex or otherwise
+  (x * x).to("meta") | fixed_device | on a fixed device
+  x * x / 0 * 0 | nan_made | which multiplies 0 by ∞.
+  (x * x).index_fill(0, torch.tensor([0]), math.nan) | nan | has NaN
+  (x * x).float() | fixed_dtype | has dtype float32 for float64 input
+  (x * x).long() | fixed_dtype | has dtype int64 for float64 input
+  x.exp() * x.sin() | values | Your result has the right shape, (B, T, d), but the wrong numbers.
+  x * x * 3 | relation:factor | 3 times
+  (x * x).sum(1) | shape | has shape (B, d) = (2, 3), but it should be (B, T, d) = (2, 5, 3).
+  x.exp().unsqueeze(0).expand(11, *x.shape) | shape |
+      Your result has shape (11, B, T, d) = (11, 2, 5, 3), but
+  x.exp().sum() | shape | is a single number, of shape (), but it
+  x.new_zeros(11, 13) | shape | has shape (11, 13), but it should be
+squares_and_signs:
+  x * x | returns_Tensor |
+      one tensor, but it should be 2 results: squares (B, T, d), signs (B, T, d).
+  (x, x, x) | result_count | returns 3 things instead of 2: squares (B, T, d), signs (B, T, d).
+  (x * x, (x > 0.5).int()) | not_bool | Your signs has dtype int32, but it should be bool
+  (x * x, x < 2) | values | Your signs has the
+  (x**3, x > 0.5) | values | Your squares has the right shape
+total:
+  x.sum() * 3 | relation:factor | ; the right number is
+  x.exp().sum() + x.sin().sum() | not_doubled | ; the right number is
+count:
+  10**4 + 3 * n | relation:gap | gives 10015; the right
+  10**4 + n + n**5 | values | gives 13130; the right
+  10**4 + n + (n != 2) | values | gives 10006; the right
+  10**4 + 3 * n if n == 5 else 0.5 | values | gives 10015; the
+  10.0**4 + n | returns_float | a float, but it should be an int.
+  torch.tensor(n) | returns_Tensor | one tensor, but it should be an int
+"""
+ROWS = [
+    (PROBLEMS[name], *re.split(r" \|\s+", row))
+    for name, rows in re.findall(r"^(\w+):\n((?:  .*\n)+)", DESCRIBED, re.M)
+    for row in re.findall(r"^  (\S.*(?:\n    .*)?)", rows, re.M)
+]
+
+
+@pytest.mark.parametrize(("asked", "answer", "key", "words"), ROWS)
 def test_what_no_slip_explains_is_described(
-    asked: Problem, answer: Any, key: str, words: str
+    asked: Problem, answer: str, key: str, words: str
 ) -> None:
-    report = judge(asked, answer)
+    name, names = asked.arguments[0], {"torch": torch, "math": math}
+    report = judge(asked, eval(f"lambda {name}: {answer}", names))
     assert report.passed is False and report.slips == (key,), str(report)
     (finding,) = report.findings
     assert words in finding.does
@@ -1009,6 +1020,32 @@ def test_an_answer_that_mostly_stops_is_explained_by_its_error(stops: int) -> No
     assert "(with T is 5)" in str(alone)
 
 
+RIGHT_WHERE: list[tuple[Callable[[int, int], bool], str]] = [
+    (lambda i, T: T != 1, "It goes wrong where T = 1, and is right elsewhere."),
+    (lambda i, T: T != 5, "It goes wrong with T is 5, and is right elsewhere."),
+    (lambda i, T: T == 5, "Of the inputs tried, it is right with T is 5."),
+    (lambda i, T: T in (2, 5), "Of the inputs tried, it is right where T is 2."),
+    (lambda i, T: i == 5, ""),  # beside another of its kind that is wrong
+    (lambda i, T: i in (0, 1, 2, 3, 5), ""),  # too many kinds
+]
+
+
+@pytest.mark.parametrize(("right", "note"), RIGHT_WHERE)
+def test_where_it_is_right_is_said_in_short(right: Any, note: str) -> None:
+    report = judge(named(), by_length(lambda i, T: "right" if right(i, T) else "strange"))
+    assert report.slips == ("values",) and [*filter(None, report.notes)] == [note] * bool(note)
+
+
+def test_results_in_another_order_are_named_with_what_is_left_out() -> None:
+    does = {key: words for key, words, *_ in orders_of_results("QKV", "")}
+    assert "results_012" not in does and len(does) == 3**3 - 1 + 2 * 3
+    assert does["results_001"] == "Your code returns Q, Q, K, without V."
+    assert (
+        does["only_1"] == "Only K is returned."
+        and does["without_1"] == "Only Q and V are returned."
+    )
+
+
 def test_a_wrong_dtype_is_named_where_it_is_all_that_is_wrong() -> None:
     right = judge(named(), lambda x: (2 * (x + 1)).float())
     assert (
@@ -1023,6 +1060,8 @@ def test_a_wrong_dtype_is_named_where_it_is_all_that_is_wrong() -> None:
     assert tripled.slips == ("tripled",)
     mixed = judge(named(), lambda x: (2 * (x + 1)).float() if len(x) == 1 else x.exp() * x.sin())
     assert mixed.slips == ("values",)
+    both = judge(named(), lambda x: (x.exp() * x.sin()).float())
+    assert both.slips == ("values", "fixed_dtype")
 
 
 def test_one_result_beside_many_errors_may_be_enough() -> None:
