@@ -6,21 +6,15 @@ right answer that can be computed, and that it is the one that stands there, the
 
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from mha_course.collection.questions import Choice
 
 SOURCE = Path(__file__).with_suffix(".toml")
 EXAM = SOURCE.with_name("exam.toml")
-
-
-class Wrong(NamedTuple):
-    """A wrong choice: a mistake with a name, what is true, and where it is mended."""
-
-    choice: str
-    says: str
-    where: str  # number of a notebook, and the heading
 
 
 @dataclass(frozen=True)
@@ -34,7 +28,7 @@ class Question:
     answer: str
     must: tuple[str, ...]
     right: str = ""
-    wrong: tuple[Wrong, ...] = ()
+    wrong: Mapping[str, Choice] = field(default_factory=dict, hash=False)  # mistakes: what is true
     number: float | None = None
     computed: str = ""
     needs: tuple[str, ...] = ()
@@ -52,7 +46,7 @@ class Question:
     @property
     def choices(self) -> tuple[str, ...]:
         """All choices, in an order of their own: the right one has no place of its own."""
-        return tuple(sorted((self.right, *(w.choice for w in self.wrong)))) if self.right else ()
+        return tuple(sorted((self.right, *self.wrong))) if self.right else ()
 
     def known_with(self, notebooks: Collection[str]) -> bool:
         """Whether these notebooks hold all that it needs."""
@@ -71,7 +65,7 @@ def bank(source: Path = SOURCE) -> Mapping[str, Question]:
 
 
 def _question(name: str, **entry: Any) -> Question:
-    wrong = tuple(Wrong(*one) for one in entry.pop("wrong", ()))
+    wrong = {label: Choice.read(*about) for label, *about in entry.pop("wrong", ())}
     lists = {key: tuple(entry.pop(key, ())) for key in ("must", "needs", "often")}
     parts: dict[str, Any] = entry | lists
     return Question(name, wrong=wrong, **parts)

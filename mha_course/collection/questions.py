@@ -24,6 +24,11 @@ class Choice:
     notebook: str
     heading: str
 
+    @classmethod
+    def read(cls, says: str, where: str) -> "Choice":
+        """As both files have it: `where` is the number of a notebook, and a heading there."""
+        return cls(says, *where.split(maxsplit=1))
+
     def answer(self, right: bool) -> str:
         """What is said to whoever chose it, as HTML."""
         verdict = "Right." if right else "Not so."
@@ -49,18 +54,12 @@ class Question:
 @cache
 def questions() -> dict[str, Question]:
     """All of the course by their names, in its order."""
+    entries = tomllib.loads(SOURCE.read_text("utf-8"))["question"]
+    return {name: _question(**entry) for name, entry in entries.items()}
 
-    def choice(text: str, where: str) -> Choice:
-        return Choice(text, *where.split(maxsplit=1))
 
-    return {
-        name: Question(
-            entry["asks"],
-            entry["look"],
-            {k: choice(*v) for k, v in entry["choices"].items()},
-        )
-        for name, entry in tomllib.loads(SOURCE.read_text("utf-8"))["question"].items()
-    }
+def _question(asks: str, look: str, choices: dict[str, list[str]]) -> Question:
+    return Question(asks, look, {label: Choice.read(*about) for label, about in choices.items()})
 
 
 def known_guesses(guesses: Any) -> dict[str, str]:

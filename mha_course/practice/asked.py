@@ -126,11 +126,9 @@ def _judged(question: Question, answer: float) -> tuple[bool, str]:
         assert question.number is not None
         return abs(answer - question.number) <= 1e-3 * abs(question.number), ""
     choice = dict(enumerate(question.choices, 1)).get(int(answer), "")
-    wrong = next((w for w in question.wrong if w.choice == choice), None)
-    if wrong is None:
+    if (wrong := question.wrong.get(choice)) is None:
         return choice == question.right, ""
-    book, heading = wrong.where.split(maxsplit=1)
-    return False, f"{wrong.says} (Notebook {int(book)}, *{heading}*)"
+    return False, f"{wrong.says} (Notebook {int(wrong.notebook)}, *{wrong.heading}*)"
 
 
 def cells(questions: list[Question]) -> Iterator[tuple[str, str]]:

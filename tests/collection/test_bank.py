@@ -50,12 +50,11 @@ def test_a_question_stands_where_it_is_answered(book: str) -> None:
 @ALL
 def test_wrong_choices_are_mistakes_that_are_mended_somewhere(book: str) -> None:
     for question in questions(book):
-        choices = [question.right, *(w.choice for w in question.wrong)]
+        choices = [question.right, *question.wrong]
         assert len({*choices}) == len(choices), question.asks
         assert (question.kind == "choose") == (len(question.wrong) >= 2), question.asks
-        for wrong in question.wrong:
-            where, heading = wrong.where.split(maxsplit=1)
-            assert heading in HEADINGS[where] and wrong.says[-1] in ".?", wrong
+        for wrong in question.wrong.values():
+            assert wrong.heading in HEADINGS[wrong.notebook] and wrong.says[-1] in ".?", wrong
 
 
 @ALL
