@@ -2,8 +2,8 @@
 
 What has changed since `main` (or the commit), and what stands on that, directly or through others.
 Where a file only hands a name on, as `check` does with each exercise, who uses that name stands on
-the file that it comes from. What is no code counts as all code beside it. `make test-changed` runs
-them.
+the file that it comes from. What is no code counts as all code beside it, a .toml as what reads
+it. `make test-changed` runs them.
 """
 
 import ast
@@ -19,9 +19,9 @@ from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parents[1]
 EVERYTHING = (
-    "mha_course/__init__.py", "tests/conftest.py", "tests/checked.py", "tests/forks.py", "data/",
-    "pyproject.toml", "constraints.txt",
-)  # fmt: skip
+    *("mha_course/__init__.py", "tests/conftest.py", "tests/checked.py", "tests/forks.py"),
+    *("data/", "pyproject.toml", "constraints.txt"),
+)
 COMMAND = ("mha_course", "mha-lesson")
 READ = "notebooks"  # a name for what stands in that folder
 READERS = ("mha_course.base.disk.NOTEBOOKS", "notebooks.paths")
@@ -121,7 +121,10 @@ def reached(changed: Iterable[str]) -> list[str]:
     found = changed | {f"{path} itself" for path in changed}
     for path in changed - {*code().values()}:
         room = READ if path.startswith("notebooks/") else "/".join(path.split("/")[:2]) + "/"
-        found |= {READ} if room == READ else {p for p in code().values() if p.startswith(room)}
+        beside = {p for p in code().values() if p.startswith(room)}
+        table, module = Path(path).name, Path(path).with_suffix(".py").name
+        readers = {p for p in beside if p.endswith(f"/{module}") or table in _read(p)}
+        found |= {READ} if room == READ else (path.endswith(".toml") and readers) or beside
     while more := {path for path, on in stands_on().items() if on & found} - found:
         found |= more
     chosen = {book for book in books if book in changed or below(book) & found}
