@@ -22,6 +22,11 @@ class Claim:
 
     `str(claim)` says the same in plain words.
 
+    >>> Claim("A lesson: “one head is enough”", False, "It takes two.", "0 of 5", exact="counted")
+    Claim: A lesson: “one head is enough”
+    Not in general: It takes two.
+    Measured: 0 of 5; exact: counted
+
     Attributes:
         text: whose claim it is, and the claim in the words in which it is usually made:
             "Many tutorials: “…”". Without a colon and a quotation the whole text is quoted.

@@ -40,6 +40,9 @@ STYLE = """
 def predict(**right: str | int) -> "Predictions":
     """The box of these questions, each with the choice that the notebook computed to be right.
 
+    >>> str(predict(scaling_sharp=32)).splitlines()[2]
+    '   ( ) 8'
+
     Raises:
         ValueError: there is no such question, or it has no such choice.
     """

@@ -56,9 +56,13 @@ def layer(kind: type) -> type:
 
 
 def tell(
-    model: Any, prompt: str, n_more: int = 40, temperature: float = 0.0, seed: int = 0,
+    model: Any,
+    prompt: str,
+    n_more: int = 40,
+    temperature: float = 0.0,
+    seed: int = 0,
     cached: bool = True,
-) -> None:  # fmt: skip
+) -> None:
     """Prints the prompt, and below it what the model writes, piece by piece as it comes."""
     line = ""
 

@@ -70,6 +70,9 @@ def flops(T: int, d_model: int, n_heads: int) -> dict[str, int]:
     A multiply-add counts as 2. Only matrix products are counted: the four projections together,
     and the two products of attention.
 
+    >>> flops(T=5, d_model=6, n_heads=3)
+    {'projections': 1440, 'Q Kᵀ': 300, 'weights · V': 300}
+
     Raises:
         TypeError, ValueError: a size is no positive integer, or n_heads does not divide d_model.
     """

@@ -99,9 +99,12 @@ def copying(model: SmolLM) -> dict[str, Any]:
             some.append(draw.choice([h for h in rest if h[0] == layer and h not in some]))
         matched.append(without(model, some))
     return {
-        "scores": scores.tolist(), "best": best, "none": without(model, []),
-        "silenced": {n: without(model, best[:n]) for n in (3, 5, 10, 20)}, "matched": matched,
-    }  # fmt: skip
+        "scores": scores.tolist(),
+        "best": best,
+        "none": without(model, []),
+        "silenced": {n: without(model, best[:n]) for n in (3, 5, 10, 20)},
+        "matched": matched,
+    }
 
 
 # ---------------------------------------------------------------- the first token
@@ -137,10 +140,13 @@ def sinks(model: SmolLM) -> dict[str, Any]:
         for width, one in kept
     }
     return {
-        "whole": whole, "first by layer": layers, "heads over half": int((heads > 0.5).sum()),
+        "whole": whole,
+        "first by layer": layers,
+        "heads over half": int((heads > 0.5).sum()),
         "blocked": {n: looked_at(begins_blocked(n)) for n in (1, 2, 4, 8)},
-        "windows": windows, "anew": anew(model, ids),
-    }  # fmt: skip
+        "windows": windows,
+        "anew": anew(model, ids),
+    }
 
 
 @torch.no_grad()
@@ -244,9 +250,11 @@ def fact(model: SmolLM, prompt: str, answer: str) -> dict[str, Any]:
     changed(model, [Change(one_cut_each) if i in LATE else Change() for i in range(N_LAYERS)])
     cut = model(ids.expand(n, -1))[:, -1].log_softmax(dim=-1)[:, wanted]
     return {
-        "pieces": model.pieces(ids[0]), "p": whole.exp().item(),
-        "weights": weights.tolist(), "lost": (whole - cut).tolist(),
-    }  # fmt: skip
+        "pieces": model.pieces(ids[0]),
+        "p": whole.exp().item(),
+        "weights": weights.tolist(),
+        "lost": (whole - cut).tolist(),
+    }
 
 
 def facts(model: SmolLM) -> dict[str, Any]:

@@ -172,6 +172,9 @@ def not_bugs() -> Mapping[str, NotABug]:
 def bug(name: str) -> Bug:
     """One mistake.
 
+    >>> bug("scale_forgotten").does
+    'The scores are not divided by √d_k.'
+
     Raises:
         ValueError: there is none of this name.
     """

@@ -1,11 +1,13 @@
 """Imports only go down: each room, and its tests, build on those listed before it."""
 
 import ast
+import doctest
 import re
 import subprocess
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,26 +17,18 @@ import mha_lesson
 import new_process
 
 HOUSE = Path(mha_lesson.__file__).parents[1]
-FLOORS = (
-    # what is taught, and what it stands on
-    ("mha_lesson.refusals", "mha_lesson.execution", "mha_lesson.refusals.of_attention",
-     "mha_lesson.runtime"),
-    ("mha_lesson.masks", "mha_lesson.conversion", "mha_lesson.cache", "mha_lesson.attention",
-     "mha_lesson.rotation", "mha_lesson.decoding"),
-    # what is built around it, trained, loaded and measured
-    ("mha_lesson.progress", "mha_lesson.tasks", "mha_lesson.heads", "mha_lesson.text",
-     "mha_lesson.models", "mha_lesson.training", "mha_lesson.weights", "mha_lesson.pretrained",
-     "mha_lesson.smollm", "mha_lesson"),
-    # the course, room by room: files and words, what was gathered, what compares it; what
-    # judges, what is due again, the exercises, and their face
-    ("mha_course.base", "mha_course.collection", "mha_course.comparison"),
-    ("mha_course.engine", "mha_course.practice", "mha_course.exercises", "mha_course.check"),
-    # the lab; pictures, moving pictures, what else a cell shows
-    ("mha_course.lab", "mha_course.pictures", "mha_course.explore", "mha_course.cells"),
-    # pages to hand out, a class, the command
-    ("mha_course.pages", "mha_course.classroom", "mha_course.__main__", "mha_course"),
-)  # fmt: skip
-ORDER = [room for floor in FLOORS for room in floor]
+FLOORS = """
+    mha_lesson.refusals mha_lesson.execution mha_lesson.refusals.of_attention mha_lesson.runtime
+    mha_lesson.masks mha_lesson.conversion mha_lesson.cache mha_lesson.attention mha_lesson.rotation
+    mha_lesson.decoding mha_lesson.progress mha_lesson.tasks mha_lesson.heads mha_lesson.text
+    mha_lesson.models mha_lesson.training mha_lesson.weights mha_lesson.pretrained mha_lesson.smollm
+    mha_lesson
+    mha_course.base mha_course.collection mha_course.comparison mha_course.engine
+    mha_course.practice mha_course.exercises mha_course.check mha_course.lab mha_course.pictures
+    mha_course.explore mha_course.cells mha_course.pages mha_course.classroom mha_course.__main__
+    mha_course
+"""
+ORDER = FLOORS.split()
 ROOMS = [room for room in ORDER if "course." in room and "__" not in room]
 # The highest that a room's tests may name; those of the exercises call them by their face.
 HIGHEST = {"lesson": "mha_lesson", "exercises": "mha_course.check"}
@@ -138,12 +132,24 @@ def test_what_is_taught_is_small_and_stands_alone(shared_folder):
     assert "mha_lesson.attention" in loaded
 
 
+def test_examples_in_docstrings_give_what_they_say():
+    files = [name for name, path in MODULES.items() if ">>> " in path.read_text(encoding="utf-8")]
+    tried = [doctest.testmod(import_module(name)) for name in files]
+    assert len(tried) >= 5 and not any(result.failed for result in tried)
+
+
 def test_no_file_is_too_long():
     for path in sorted(HOUSE.glob("mha_*/**/*.[pj]*")):
         if path.suffix in (".py", ".js"):
             lines = path.read_text(encoding="utf-8").splitlines()
             assert len(lines) <= 600, path.name
             assert path.suffix == ".py" or max(map(len, lines)) <= 120, path.name
+
+
+def test_the_formatter_is_seldom_asked_to_look_away():
+    files = (p for top in ("mha_*", "tests", "tools", "data") for p in HOUSE.glob(f"{top}/**/*.py"))
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    assert sum(len(re.findall(r"# fmt: (?:skip|off)", text)) for text in texts) <= 73
 
 
 def test_actions_are_pinned_by_commit():
