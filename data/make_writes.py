@@ -66,15 +66,23 @@ class Story:
         said = [*dict.fromkeys(each)]
         letters = (chr(ord("A") + said.index(i)) for i in each)  # which word, for every subset
         self.about = {
-            "name": name, "text": text, "pieces": prompt.pieces, "target": target,
+            "name": name,
+            "text": text,
+            "pieces": prompt.pieces,
+            "target": target,
             "answer": self.word(self.answer),
-            "before": self.top(before), "without": [self.top(one) for one in words],
+            "before": self.top(before),
+            "without": [self.top(one) for one in words],
             "left": [round(p, 4) for p in words[:, self.answer].tolist()],
             "other": [OTHER.split()[0], round(other.next([[]])[0, self.answer].item(), 4)],
-            "strong": cuts[strong][0], "wide": cuts[wide][0], "par": par, "tee": tee,
+            "strong": cuts[strong][0],
+            "wide": cuts[wide][0],
+            "par": par,
+            "tee": tee,
             "tops": {i: self.top(ribbons[i]) for i in telling.tolist()},
-            "said": [self.word(i) for i in said], "says": "".join(letters),
-        }  # fmt: skip
+            "said": [self.word(i) for i in said],
+            "says": "".join(letters),
+        }
         seen = {word for top in self.tops() for word, _ in top}
         self.about["was"] = {
             word: round(before[self.words[word]].item(), 4) for word in sorted(seen)

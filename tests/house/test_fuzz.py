@@ -57,14 +57,8 @@ PACKAGES = tuple(str(Path(package.__file__).parent) for package in (mha_lesson, 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 DTYPES = (
     *FLOATS,
-    torch.int64,
-    torch.int32,
-    torch.int16,
-    torch.int8,
-    torch.uint8,
-    torch.bool,
-    torch.complex64,
-    torch.float8_e4m3fn,
+    *(getattr(torch, f"int{n}") for n in (64, 32, 16, 8)),
+    *(torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn),
 )
 SIZES = (0, 1, 2, 3, 5, 7)
 HUGE = (2**31, 2**63, -(2**63), 2**64, 10**30, -(10**400))
@@ -133,10 +127,12 @@ NUMBERS = st.one_of(
     st.sampled_from((np.int64(2), np.uint8(200), np.float32(0.1), np.float64("nan"), np.True_)),
 )
 OBJECTS = st.sampled_from(
-    (..., object(), object, int, len, torch, nn.Linear(2, 3), nn.Identity(), torch.float32,
-     torch.device("meta"), Path("nowhere"), range(3), slice(2), b"bytes", frozenset([1]),
-     iter("x"), NotImplemented, lambda *_: None)
-)  # fmt: skip
+    [
+        *(..., object(), int, len, torch, nn.Linear(2, 3), nn.Identity(), torch.float32),
+        *(torch.device("meta"), Path("nowhere"), range(3), slice(2), b"bytes", frozenset([1])),
+        *(iter("x"), NotImplemented, lambda *_: None),
+    ]
+)
 UNSAYABLE = st.builds(Mute) | st.builds(deep)
 SCALARS = st.one_of(NUMBERS, WORDS, st.none(), tensors(), ARRAYS, OBJECTS, UNSAYABLE)
 ANYTHING = st.one_of(
@@ -287,178 +283,118 @@ REPEAT = models.RepeatModel(7, 5, 6, 2).requires_grad_(False)
 LINKS = [(1, 2), (3, 1), (2, 3)]
 
 # Arguments of a valid call of each, made anew for every call.
+TABLE = """\
+attention.split_heads: x=normal(2, 5, 6), n_heads=3
+attention.merge_heads: x=normal(2, 3, 5, 7)
+attention.scaled_dot_product_attention: query=normal(2, 3, 5, 7), key=normal(2, 3, 5, 7),
+  value=normal(2, 3, 5, 11), mask=normal(2, 1, 5, 5) > 1, causal=True, dropout=0.1,
+  return_weights=True
+attention.MultiHeadAttention: d_model=6, n_heads=3, d_k=5, bias=True, dropout=0.1
+attention.MultiHeadAttention.forward: query=normal(2, 5, 6), key=normal(2, 5, 6),
+  value=normal(2, 5, 6), mask=normal(2, 5, 5) > 1, causal=True, return_weights=True
+attention.MultiHeadAttention.from_torch: other=nn.MultiheadAttention(6, 2)
+attention.MultiHeadAttention.load_layout: state_dict=nn.MultiheadAttention(6, 2).state_dict()
+rotation.rotate: x=normal(2, 5, 6), positions=torch.arange(5), base=100.0
+decoding.GroupedQueryAttention: d_model=6, n_heads=4, n_kv_heads=2, d_k=4, bias=True,
+  rope_base=100.0, window=3
+decoding.GroupedQueryAttention.forward: x=normal(2, 5, 6), cache=filled_cache(GROUPED),
+  return_weights=True, mask=normal(2, 8, 13)[:, :5, :8] > 1
+masks.causal_mask: n_tokens=5, device="cpu"
+masks.padding_mask: lengths=[2, 3], n_tokens=5
+models.RepeatModel: n_ids=7, n_tokens=5, d_model=6, n_heads=2
+models.RepeatModel.forward: ids=ids(2, 5)
+models.RepeatModel.weights: ids=ids(2, 5)
+models.TwoSidesModel: n_heads=2, n_letters=7, n_tokens=5, d_model=6
+models.TwoSidesModel.forward: letters=ids(2, 5)
+models.LanguageModel: n_symbols=7, n_tokens=5, d_model=6, n_heads=2
+models.LanguageModel.forward: ids=ids(2, 5)
+models.LanguageModel.weights: ids=ids(2, 5)
+models.LanguageModel.continue_ids: ids=ids(5), n_more=3, temperature=0.7, seed=0
+models.Writer: n_symbols=7, n_heads=4, n_kv_heads=2, d_model=6, d_k=4
+models.Writer.forward: ids=ids(2, 5), cache=filled_cache(WRITER.attention)
+models.bigram_log_probabilities: ids=ids(11), n_symbols=7
+models.Encoder.forward: ids=ids(2, 5), mask=normal(2, 5, 5) > 1
+tasks.repeat_batches: n_rows=3, n_tokens=5, n_ids=7, seed=0
+tasks.letter_batches: n_rows=3, n_tokens=5, n_letters=7, seed=0
+tasks.both_sides: letters=ids(3, 5)
+text.data_file: name="pairs.tsv"
+text.Sentence.head: i=1
+text.Sentence.to: device="cpu"
+text.labels: tokens=("spun", "##ky", "dog")
+text.words: text="Over it."
+text.random_sentences: n_sentences=2, n_words=3, seed=0
+pretrained.PretrainedModel.encode: text="The dog."
+pretrained.PretrainedModel.batch: texts=["The dog.", "It."]
+pretrained.PretrainedModel.to: device="cpu"
+pretrained.PretrainedModel.word_vectors: text="Dogs bark."
+pretrained.PretrainedModel.head_means: texts=["The dog.", "It."]
+pretrained.PretrainedModel.vectors_without: texts=["The dog."], layer=0,
+  instead=torch.zeros(3, 2)
+pretrained.PretrainedModel.sentence_vectors: texts=["The dog.", "It."]
+pretrained.load_untrained: seed=0
+training.Run.at: step=2
+training.train: model=models.RepeatModel(7, 5, 6, 2), batches=[ids(2, 5)] * 3,
+  loss=training.predict_next, n_steps=2, learning_rate=0.1, decay=True, snapshot_every=1,
+  label="training", bar=None
+training.next_token_loss: logits=normal(2, 5, 7), tokens=ids(2, 5)
+training.predict_next: model=REPEAT, tokens=ids(2, 5)
+training.two_sides_loss: model=two_sides(), letters=ids(2, 5), sides=(0, 1)
+training.two_sides_runs: n_heads=2, seeds=[0, 1], n_steps=1, snapshot_every=1
+training.side_accuracy: model=two_sides(), letters=ids(2, 5)
+training.with_uniform_attention: model=REPEAT
+training.silence_head: model=REPEAT, head=1, layer=0
+training.weight_by_offset: weights=weights(2, 5, 5), offsets=(-1, 0, 2)
+heads.previous_token: weights=weights(2, 5, 5)
+heads.next_token: weights=weights(2, 5, 5)
+heads.parking: weights=weights(2, 5, 5)
+heads.breadth: weights=weights(2, 5, 5)
+heads.join_pieces: weights=weights(2, 5, 5), word_of=(0, 1, 1, 2, 3)
+heads.strongest_word: weights=weights(2, 5, 5)
+heads.found: weights=weights(2, 5, 5), links=LINKS
+heads.best_offset: links=LINKS
+heads.prefers: weights=weights(2, 5, 5), query=3, this=1, other=2
+heads.interval: found=18, n=20
+heads.best_of_coins: n=14, chance=0.25, heads=72
+cost.flops: T=5, d_model=6, n_heads=3
+cost.core_bytes: T=5, d_model=6, n_heads=3, core="fused"
+cost.core_seconds: T=5, d_model=6, n_heads=3, core="fused", machine=cost.TEXTBOOK
+cost.measure: lengths=(5,), d_model=6, n_heads=3, repeats=2, device="cpu"
+cost.median_seconds: run=lambda: None, repeats=3, device=torch.device("cpu")
+cost.peak_bytes: run=lambda: None, device=torch.device("cpu")
+claims.Claim: text="a", holds=True, verdict="b", measured="c", exact="d"
+panels.Scene: panels=[heatmap(), bars()], columns=1, caption="b", alt="c"
+panels.Heatmap: values=normal(3, 5), rows=list("abc"), columns=list("defgh"),
+  blocked=normal(3, 5) > 1, limits=(-2, 2), colours="diverging", row_name="q", column_name="k",
+  quantity="w", marks=[(1, 2)], numbers=True, decimals=2, title="a", head=1, alt="b", wide=2.0
+panels.Words: weights=heatmap(), row=1, title="a", head=3
+panels.Table: rows=[["a", 1], ["b", 2.5]], header=("", "n"), strong=(1,), alt="c"
+panels.Bars: values=normal(2, 3), labels=list("abc"), series=("d", "e"), heads=(1, None),
+  limits=(-3, 3), log=False, name="n", reference=(0.5, "guess"), decimals=2, title="a", head=None,
+  alt="", wide=1.0
+panels.Curve: x=(1.0, 2.0, 5.0), lines={"a": [1.0, 2.0, 3.0], "b": [3.0, 1.0, 2.0]},
+  heads=(None, 9), dashed=("a",), marker=2.0, log_x=True, log_y=True, limits=(0.5, 5.0),
+  x_name="x", y_name="y", title="a"
+panels.Tiles: labels=[["a", "b", "c"], ["d", "e", None]], heads=[[0, 1, 2], [3, 4, None]],
+  links=[[0, 1, 2], [3, 4, None]], says=[["f"] * 3] * 2, wrong=[[True, False, None]] * 2,
+  rows=("g", "h"), columns=("i", "j", "k"), row_name="l", column_name="m", break_rows=1,
+  break_columns=2, title="n"
+figures.show: thing=[heatmap(title="a"), curve()]
+explore.cost.cost: measured=measured()
+explore.flow.flow: mha=MHA, x=normal(5, 6), tokens=list("abcde"), until="heads"
+explore.heads.heads: mha=MHA, x=normal(5, 6), tokens=list("abcde")
+explore.real_heads.real_heads: text="The dog."
+explore.cut.cut: text="The dog.", offered=2
+explore.writes.writes: prompt="The dog"
+explore.training.training: runs=runs()[:2]
+"""
 CALLS: dict[str, Callable[[], dict[str, Any]]] = {
-    "attention.split_heads": lambda: {"x": normal(2, 5, 6), "n_heads": 3},
-    "attention.merge_heads": lambda: {"x": normal(2, 3, 5, 7)},
-    "attention.scaled_dot_product_attention": lambda: {
-        "query": normal(2, 3, 5, 7), "key": normal(2, 3, 5, 7), "value": normal(2, 3, 5, 11),
-        "mask": normal(2, 1, 5, 5) > 1, "causal": True, "dropout": 0.1, "return_weights": True,
-    },
-    "attention.MultiHeadAttention": lambda: {
-        "d_model": 6, "n_heads": 3, "d_k": 5, "bias": True, "dropout": 0.1,
-    },
-    "attention.MultiHeadAttention.forward": lambda: {
-        "query": normal(2, 5, 6), "key": normal(2, 5, 6), "value": normal(2, 5, 6),
-        "mask": normal(2, 5, 5) > 1, "causal": True, "return_weights": True,
-    },
-    "attention.MultiHeadAttention.from_torch": lambda: {"other": nn.MultiheadAttention(6, 2)},
-    "attention.MultiHeadAttention.load_layout": lambda: {
-        "state_dict": nn.MultiheadAttention(6, 2).state_dict(),
-    },
-    "rotation.rotate": lambda: {"x": normal(2, 5, 6), "positions": torch.arange(5), "base": 100.0},
-    "decoding.GroupedQueryAttention": lambda: {
-        "d_model": 6, "n_heads": 4, "n_kv_heads": 2, "d_k": 4, "bias": True,
-        "rope_base": 100.0, "window": 3,
-    },
-    "decoding.GroupedQueryAttention.forward": lambda: {
-        "x": normal(2, 5, 6), "cache": filled_cache(GROUPED), "return_weights": True,
-        "mask": normal(2, 8, 13)[:, :5, :8] > 1,
-    },
-    "masks.causal_mask": lambda: {"n_tokens": 5, "device": "cpu"},
-    "masks.padding_mask": lambda: {"lengths": [2, 3], "n_tokens": 5},
-    # ------------------------------------------------------------ models
-    "models.RepeatModel": lambda: {"n_ids": 7, "n_tokens": 5, "d_model": 6, "n_heads": 2},
-    "models.RepeatModel.forward": lambda: {"ids": ids(2, 5)},
-    "models.RepeatModel.weights": lambda: {"ids": ids(2, 5)},
-    "models.TwoSidesModel": lambda: {"n_heads": 2, "n_letters": 7, "n_tokens": 5, "d_model": 6},
-    "models.TwoSidesModel.forward": lambda: {"letters": ids(2, 5)},
-    "models.LanguageModel": lambda: {"n_symbols": 7, "n_tokens": 5, "d_model": 6, "n_heads": 2},
-    "models.LanguageModel.forward": lambda: {"ids": ids(2, 5)},
-    "models.LanguageModel.weights": lambda: {"ids": ids(2, 5)},
-    "models.LanguageModel.continue_ids": lambda: {
-        "ids": ids(5), "n_more": 3, "temperature": 0.7, "seed": 0,
-    },
-    "models.Writer": lambda: {
-        "n_symbols": 7, "n_heads": 4, "n_kv_heads": 2, "d_model": 6, "d_k": 4,
-    },
-    "models.Writer.forward": lambda: {"ids": ids(2, 5), "cache": filled_cache(WRITER.attention)},
-    "models.bigram_log_probabilities": lambda: {"ids": ids(11), "n_symbols": 7},
-    "models.Encoder.forward": lambda: {"ids": ids(2, 5), "mask": normal(2, 5, 5) > 1},
-    # ------------------------------------------------------------ tasks and texts
-    "tasks.repeat_batches": lambda: {"n_rows": 3, "n_tokens": 5, "n_ids": 7, "seed": 0},
-    "tasks.letter_batches": lambda: {"n_rows": 3, "n_tokens": 5, "n_letters": 7, "seed": 0},
-    "tasks.both_sides": lambda: {"letters": ids(3, 5)},
-    "text.data_file": lambda: {"name": "pairs.tsv"},
-    "text.Sentence.head": lambda: {"i": 1},
-    "text.Sentence.to": lambda: {"device": "cpu"},
-    "text.labels": lambda: {"tokens": ("spun", "##ky", "dog")},
-    "text.words": lambda: {"text": "Over it."},
-    "text.random_sentences": lambda: {"n_sentences": 2, "n_words": 3, "seed": 0},
-    "pretrained.PretrainedModel.encode": lambda: {"text": "The dog."},
-    "pretrained.PretrainedModel.batch": lambda: {"texts": ["The dog.", "It."]},
-    "pretrained.PretrainedModel.to": lambda: {"device": "cpu"},
-    "pretrained.PretrainedModel.word_vectors": lambda: {"text": "Dogs bark."},
-    "pretrained.PretrainedModel.head_means": lambda: {"texts": ["The dog.", "It."]},
-    "pretrained.PretrainedModel.vectors_without": lambda: {
-        "texts": ["The dog."], "layer": 0, "instead": torch.zeros(3, 2),
-    },
-    "pretrained.PretrainedModel.sentence_vectors": lambda: {"texts": ["The dog.", "It."]},
-    "pretrained.load_untrained": lambda: {"seed": 0},
-    # ------------------------------------------------------------ training
-    "training.Run.at": lambda: {"step": 2},
-    "training.train": lambda: {
-        "model": models.RepeatModel(7, 5, 6, 2), "batches": [ids(2, 5)] * 3,
-        "loss": training.predict_next, "n_steps": 2, "learning_rate": 0.1, "decay": True,
-        "snapshot_every": 1, "label": "training", "bar": None,
-    },
-    "training.next_token_loss": lambda: {"logits": normal(2, 5, 7), "tokens": ids(2, 5)},
-    "training.predict_next": lambda: {"model": REPEAT, "tokens": ids(2, 5)},
-    "training.two_sides_loss": lambda: {
-        "model": two_sides(), "letters": ids(2, 5), "sides": (0, 1),
-    },
-    "training.two_sides_runs": lambda: {
-        "n_heads": 2, "seeds": [0, 1], "n_steps": 1, "snapshot_every": 1,
-    },
-    "training.side_accuracy": lambda: {"model": two_sides(), "letters": ids(2, 5)},
-    "training.with_uniform_attention": lambda: {"model": REPEAT},
-    "training.silence_head": lambda: {"model": REPEAT, "head": 1, "layer": 0},
-    "training.weight_by_offset": lambda: {"weights": weights(2, 5, 5), "offsets": (-1, 0, 2)},
-    # ------------------------------------------------------------ what heads do
-    "heads.previous_token": lambda: {"weights": weights(2, 5, 5)},
-    "heads.next_token": lambda: {"weights": weights(2, 5, 5)},
-    "heads.parking": lambda: {"weights": weights(2, 5, 5)},
-    "heads.breadth": lambda: {"weights": weights(2, 5, 5)},
-    "heads.join_pieces": lambda: {"weights": weights(2, 5, 5), "word_of": (0, 1, 1, 2, 3)},
-    "heads.strongest_word": lambda: {"weights": weights(2, 5, 5)},
-    "heads.found": lambda: {"weights": weights(2, 5, 5), "links": LINKS},
-    "heads.best_offset": lambda: {"links": LINKS},
-    "heads.prefers": lambda: {"weights": weights(2, 5, 5), "query": 3, "this": 1, "other": 2},
-    "heads.interval": lambda: {"found": 18, "n": 20},
-    "heads.best_of_coins": lambda: {"n": 14, "chance": 0.25, "heads": 72},
-    # ------------------------------------------------------------ cost, progress, claims
-    "cost.flops": lambda: {"T": 5, "d_model": 6, "n_heads": 3},
-    "cost.core_bytes": lambda: {"T": 5, "d_model": 6, "n_heads": 3, "core": "fused"},
-    "cost.core_seconds": lambda: {
-        "T": 5, "d_model": 6, "n_heads": 3, "core": "fused", "machine": cost.TEXTBOOK,
-    },
-    "cost.measure": lambda: {
-        "lengths": (5,), "d_model": 6, "n_heads": 3, "repeats": 2, "device": "cpu",
-    },
-    "cost.median_seconds": lambda: {
-        "run": lambda: None, "repeats": 3, "device": torch.device("cpu"),
-    },
-    "cost.peak_bytes": lambda: {"run": lambda: None, "device": torch.device("cpu")},
-    "claims.Claim": lambda: {
-        "text": "a", "holds": True, "verdict": "b", "measured": "c", "exact": "d",
-    },
-    # ------------------------------------------------------------ pictures
-    "panels.Scene": lambda: {
-        "panels": [heatmap(), bars()], "columns": 1, "caption": "b", "alt": "c",
-    },
-    "panels.Heatmap": lambda: {
-        "values": normal(3, 5), "rows": list("abc"), "columns": list("defgh"),
-        "blocked": normal(3, 5) > 1, "limits": (-2, 2),
-        "colours": "diverging", "row_name": "q", "column_name": "k", "quantity": "w",
-        "marks": [(1, 2)], "numbers": True, "decimals": 2, "title": "a", "head": 1, "alt": "b",
-        "wide": 2.0,
-    },
-    "panels.Words": lambda: {"weights": heatmap(), "row": 1, "title": "a", "head": 3},
-    "panels.Table": lambda: {
-        "rows": [["a", 1], ["b", 2.5]], "header": ("", "n"), "strong": (1,), "alt": "c",
-    },
-    "panels.Bars": lambda: {
-        "values": normal(2, 3), "labels": list("abc"), "series": ("d", "e"), "heads": (1, None),
-        "limits": (-3, 3), "log": False, "name": "n", "reference": (0.5, "guess"),
-        "decimals": 2, "title": "a", "head": None, "alt": "", "wide": 1.0,
-    },
-    "panels.Curve": lambda: {
-        "x": (1.0, 2.0, 5.0), "lines": {"a": [1.0, 2.0, 3.0], "b": [3.0, 1.0, 2.0]},
-        "heads": (None, 9), "dashed": ("a",), "marker": 2.0, "log_x": True, "log_y": True,
-        "limits": (0.5, 5.0), "x_name": "x", "y_name": "y", "title": "a",
-    },
-    "panels.Tiles": lambda: {
-        "labels": [["a", "b", "c"], ["d", "e", None]], "heads": [[0, 1, 2], [3, 4, None]],
-        "links": [[0, 1, 2], [3, 4, None]], "says": [["f"] * 3] * 2,
-        "wrong": [[True, False, None]] * 2, "rows": ("g", "h"), "columns": ("i", "j", "k"),
-        "row_name": "l", "column_name": "m", "break_rows": 1, "break_columns": 2, "title": "n",
-    },
-    "figures.show": lambda: {"thing": [heatmap(title="a"), curve()]},
-    # ------------------------------------------------------------ explorers
-    "explore.cost.cost": lambda: {"measured": measured()},
-    "explore.flow.flow": lambda: {
-        "mha": MHA, "x": normal(5, 6), "tokens": list("abcde"), "until": "heads",
-    },
-    "explore.heads.heads": lambda: {"mha": MHA, "x": normal(5, 6), "tokens": list("abcde")},
-    "explore.real_heads.real_heads": lambda: {"text": "The dog."},
-    "explore.cut.cut": lambda: {"text": "The dog.", "offered": 2},
-    "explore.writes.writes": lambda: {"prompt": "The dog"},
-    "explore.training.training": lambda: {"runs": runs()[:2]},
-}  # fmt: skip
+    name: eval(f"lambda: dict({arguments})")
+    for name, arguments in re.findall(r"^(\S+): (.*(?:\n  .*)*)", TABLE, re.M)
+}
 
 MODULES = (
-    attention,
-    masks,
-    rotation,
-    cache,
-    decoding,
-    models,
-    tasks,
-    text,
-    training,
-    pretrained,
-    heads,
-    cost,
-    claims,
+    *(attention, masks, rotation, cache, decoding, models, tasks, text, training, pretrained),
+    *(heads, cost, claims),
 )
 BY_NAME = {module.__name__.rpartition(".")[2]: module for module in (*MODULES, figures)}
 # Objects whose methods are called.
@@ -694,18 +630,8 @@ class Hostile(Mute):
 
 
 ERRORS = (
-    ValueError,
-    TypeError,
-    RuntimeError,
-    RecursionError,
-    MemoryError,
-    KeyError,
-    StopIteration,
-    SystemExit,
-    KeyboardInterrupt,
-    GeneratorExit,
-    NotImplementedError,
-    AssertionError,
+    *(ValueError, TypeError, RuntimeError, RecursionError, MemoryError, KeyError, StopIteration),
+    *(SystemExit, KeyboardInterrupt, GeneratorExit, NotImplementedError, AssertionError),
 )
 STRANGE = (
     torch.zeros(3, 5).to_sparse(),

@@ -423,9 +423,6 @@ def test_a_failed_installation_says_what_failed(monkeypatch):
         installs(monkeypatch, "test", fails=".[test]")
 
 
-# --- Windows ------------------------------------------------------------------------------------
-
-
 # --- in pieces: other processors, a GPU -----------------------------------------------------------
 
 
