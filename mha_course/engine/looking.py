@@ -6,17 +6,11 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-AUDITED = {
-    "object.__getattr__",
-    "sys._getframe",
-    "sys._current_frames",
-    "sys._current_exceptions",
-    "sys.settrace",
-    "sys.setprofile",
-    "gc.get_objects",
-    "gc.get_referrers",
-    "gc.get_referents",
-}  # as Python calls such looks
+_EVENTS = """
+    object.__getattr__ sys._getframe sys._current_frames sys._current_exceptions sys.settrace
+    sys.setprofile gc.get_objects gc.get_referrers gc.get_referents
+"""
+AUDITED = {*_EVENTS.split()}  # as Python calls such looks
 _files = frozenset[str]()
 _looks = list[str]()
 

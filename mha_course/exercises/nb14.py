@@ -289,22 +289,16 @@ def joined(x: Tensor) -> Tensor:
 
 # What both queries and keys undergo leaves their products as they are, or turns them as another
 # slip does.
-_UNDONE = (
-    "one_further",
-    "own_count",
-    "interleaved",
-    "halves_exchanged",
-    "neighbours_to_halves",
-    "exchanged",
-    "sin_and_cos_exchanged",
-    "stacked",
-)
+_UNDONE = """
+    one_further own_count interleaved halves_exchanged neighbours_to_halves exchanged
+    sin_and_cos_exchanged stacked
+"""
 
 
 def turned_wrongly() -> Iterator[Way]:
     """The slips of exercise 16, in queries and keys alike."""
     for slip in nb10.rotate.slips:
-        if slip.key not in (*_UNDONE, *nb10.OF_BASES):
+        if slip.key not in (*_UNDONE.split(), *nb10.OF_BASES):
 
             def turn(q: Any, k: Any, v: Any, at: Any, base: Any, steps: Any = slip.steps) -> Any:
                 return *(rotated(x, at, base, **steps) for x in (q, k)), v

@@ -105,43 +105,29 @@ def draws_facts(ends: torch.Tensor) -> list[bool]:
     return [bool((high.amin(dim=-1) > low.amax(dim=-1))[:2].all()), bool(wide - narrow > 0.08)]
 
 
-TOO_GOOD = {
-    "softmax_over_queries",
-    "mask_after_softmax",
-    "merged_unmoved",
-    "scores_times_mask",
-    "fill_tiny",
-    "mask_inverted",
-    "mask_along_queries",
-    "mask_dropped",
-}
-FAILED = {
-    "softmax_over_heads",
-    "softmax_over_batch",
-    "scale_upside_down",
-    "merged_as_heads_first",
-    "over_the_batch",
-}
-NEAREST = (
-    "right",
-    "scale_d_model",
-    "merged_unmoved",
-    "softmax_over_batch",
-    "one_projection_for_all_heads",
-)  # to the next fate
+TOO_GOOD = """
+    softmax_over_queries mask_after_softmax merged_unmoved scores_times_mask fill_tiny
+    mask_inverted mask_along_queries mask_dropped
+"""
+FAILED = """
+    softmax_over_heads softmax_over_batch scale_upside_down merged_as_heads_first over_the_batch
+"""
+NEAREST = """
+    right scale_d_model merged_unmoved softmax_over_batch one_projection_for_all_heads
+"""  # to the next fate
 
 
 def fates_facts(ends: torch.Tensor) -> list[bool]:
     """Three fates, from every start: too good, hidden and failed."""
     reported, honest, _ = (dict(zip(runs.TRAINED, part, strict=True)) for part in ends.unbind(1))
     right = reported["right"]
-    hidden = reported.keys() - TOO_GOOD - FAILED - {"right"}
+    hidden = reported.keys() - {*TOO_GOOD.split(), *FAILED.split(), "right"}
     return [
         len(hidden) == 10,
-        all((reported[name] < right.min() - 0.3).all() for name in TOO_GOOD),
-        all((reported[name] > right.max() + 0.3).all() for name in FAILED),
+        all((reported[name] < right.min() - 0.3).all() for name in TOO_GOOD.split()),
+        all((reported[name] > right.max() + 0.3).all() for name in FAILED.split()),
         all(((reported[name] - right).abs() < 0.25).all() for name in hidden),
-        all((honest[name] > honest["right"].max() + 0.3).all() for name in TOO_GOOD),
+        all((honest[name] > honest["right"].max() + 0.3).all() for name in TOO_GOOD.split()),
         bool((reported["scale_d_model"] - right).mean().abs() < 0.05),
     ]
 
@@ -152,7 +138,7 @@ def glorot_facts(ends: torch.Tensor) -> list[bool]:
     linear = runs.table("fates")[0, 0, : ends.shape[-1]]
     return [
         bool((reported["right"] - linear > 0.08).all()),
-        all((reported[name] < reported["right"].min() - 0.3).all() for name in TOO_GOOD),
+        all((reported[name] < reported["right"].min() - 0.3).all() for name in TOO_GOOD.split()),
         bool((reported["scale_forgotten"] > reported["right"].max() + 0.2).all()),
     ]
 
@@ -206,7 +192,8 @@ def test_the_fates_are_made_anew():
     """One start of every mistake, and all five where another fate is nearest."""
     ends = runs.table("fates").clone()
     ends[:, :, 2:3] = runs.fates(seeds=[2])
-    ends[[runs.TRAINED.index(name) for name in NEAREST]] = runs.fates(NEAREST)
+    nearest = NEAREST.split()
+    ends[[runs.TRAINED.index(name) for name in nearest]] = runs.fates(nearest)
     assert all(fates_facts(ends))
     glorot = runs.table("fates, Glorot's draw").clone()
     again = [runs.TRAINED.index(name) for name in ("right", "scale_forgotten")]
