@@ -279,6 +279,7 @@ RELATED: list[tuple[Callable[[Tensor], Tensor], str, str]] = [
     (lambda e: e.mT, "moved_axes", "the wrong order: axis 1, axis 0."),
     (lambda e: e[:, 3], "a_slice", "only position 3 along axis -1."),
     (lambda e: e[0], "a_slice", "only position 0 along axis -2."),
+    (lambda e: e[:, -1], "a_slice", "only position 6 along axis -1."),
     (lambda e: e[:, :-1], "a_slice", "The last position along axis -1 is missing."),
     (lambda e: e[1:], "a_slice", "The first position along axis -2 is missing."),
 ]
