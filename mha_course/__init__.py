@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from mha_course import check, explore
     from mha_course.cells import selfcheck, writing
     from mha_course.cells.claims import Claim
+    from mha_course.cells.line import check_line
     from mha_course.cells.predictions import predict
     from mha_course.collection import cost, runs, shipped
     from mha_course.collection.kept import kept
@@ -27,6 +28,7 @@ __all__ = [
     "Tiles",
     "Words",
     "check",
+    "check_line",
     "compare",
     "cost",
     "explore",
@@ -42,6 +44,7 @@ __all__ = [
 _PANELS = ("Bars", "Curve", "Heatmap", "Scene", "Table", "Tiles", "Words")
 _HOMES = dict.fromkeys(_PANELS, "pictures.panels") | {
     "Claim": "cells.claims",
+    "check_line": "cells.line",
     "compare": "comparison.compare",
     "kept": "collection.kept",
     "predict": "cells.predictions",

@@ -65,6 +65,10 @@ def _in_the_inputs_dtype(attempt: Attempt) -> Attempt | None:
     return replace(attempt, trials=cast)
 
 
+BY_HAND = (
+    "Compute one of the marked cells by hand: which numbers should go into it?",
+    "Go along a row with marks: where should its first True stand, and its last?",
+)
 MOVED = "relation:moved_axes"  # explains the whole result: no experiment adds to it
 
 
@@ -140,7 +144,7 @@ def _what_differs(attempt: Attempt) -> Finding:
     return Finding(
         key,
         f"{part} has the right shape, {shape}, but the wrong numbers.{does}",
-        "Compute one of the marked cells by hand: which numbers should go into it?",
+        BY_HAND[differs.expected.dtype == torch.bool],
     )
 
 

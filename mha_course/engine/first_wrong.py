@@ -33,21 +33,28 @@ def first_wrong(attempt: Attempt) -> Finding | None:
         return None
     begin = made[reached] if reached >= 0 else -1
     known = [value for values in right.values() for value in values]
+    parts = right[ways[reached]] if reached >= 0 else ()
     wrong = [
         (x, line)
-        for x, line in seen[begin + 1 :]
-        if not any(_is(x, value, case.tolerance) for value in known)
+        for n, (x, line) in enumerate(seen)
+        if (n > begin or any(_rearranged(x, part) for part in parts))
+        and not any(_is(x, value, case.tolerance) for value in known)
     ]
-    shapes = {tuple(sorted(x.shape)) for x in right[ways[reached + 1]]}
+    following = ways[reached + 1]
+    shapes = {tuple(sorted(x.shape)) for x in right[following]}
     alike = [line for x, line in wrong if tuple(sorted(x.shape)) in shapes]
     if not (wrong if reached >= 0 else alike):
         return None
     if reached < 0:
-        line, does = alike[0], f"Already your {_are(stages[ways[0]])} not right"
+        line, does = alike[0], f"Already your {_are(stages[following])} not right"
     else:
-        then = f"your {_are(stages[ways[reached + 1]])} not" if alike else "what follows is not"
-        done = f"Your {_are(stages[ways[reached]])} right (line {seen[begin][1]})"
-        line, does = wrong[0][1], f"{done}; {then}"
+        line, last = wrong[0][1], seen[begin][1]
+        where = f" (line {last})" if last <= line else ""
+        name = stages[following]
+        them = "them" if name.endswith("s") else "it"
+        nowhere = f"{name} should come next, and no line makes {them}"
+        then = f"your {_are(name)} not" if alike else nowhere
+        does = f"Your {_are(stages[ways[reached]])} right{where}; {then}"
     return Finding(
         "first_wrong",
         f"{does}: the first wrong numbers come in {spoken_line(attempt, line)}.",
@@ -60,13 +67,14 @@ def _are(name: str) -> str:
 
 
 def _on_the_right_way(problem: Problem, case: Case) -> dict[str, list[Tensor]]:
-    """Step -> what it makes."""
+    """Step -> what it makes; ">step" -> what it is given first."""
     made: dict[str, list[Tensor]] = {}
 
     def kept(site: str, step: Any) -> Any:
         def run(*inputs: Any) -> Any:
             result = step(*inputs)
-            made.setdefault(site, []).extend(x for x in flat(result) if isinstance(x, Tensor))
+            for name, values in (site, result), (f">{site}", inputs[:1]):
+                made.setdefault(name, []).extend(x for x in flat(values) if isinstance(x, Tensor))
             return result
 
         return run
@@ -100,3 +108,11 @@ def _is(yours: Tensor, right: Tensor, tolerance: float) -> bool:
     fitting = [x for x in ways if x.shape == right.shape] or [yours.reshape(right.shape)]
     room = allowed(yours.dtype, tolerance)
     return any(close(x.to(right.dtype), right, room) for x in fitting)
+
+
+def _rearranged(yours: Tensor, right: Tensor) -> bool:
+    """Whether the numbers are those of a right value, in whatever order."""
+    if yours.numel() != right.numel() or not yours.is_floating_point():
+        return False
+    one, other = (x.flatten().to(right.dtype).sort().values for x in (yours, right))
+    return bool(close(one, other, allowed(right.dtype, 0)))

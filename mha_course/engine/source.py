@@ -239,11 +239,16 @@ class Source:
             for node in self.nodes(kind):
                 line = getattr(self.parents[node] if kind is ast.Not else node, "lineno", number)
                 if number in (None, line):
+                    asked = self.parents[node].operand if kind is ast.Not else node
+                    given = getattr(getattr(asked, "test", asked), "id", "")
                     return Finding(
                         "truth_of_a_tensor",
                         f"Line {line}: {wants} *one* truth value, but a tensor has many.",
-                        "Which signs work entry by entry (`&`, `|`, `~`), or which call makes one "
-                        "value of many (`all`, `any`)?",
+                        f"Do you ask whether there is a `{given}` at all? Then say `is None` (or "
+                        "`is not None`). Or about its entries: then `any` or `all`?"
+                        if given
+                        else "Which signs work entry by entry (`&`, `|`, `~`), or which call makes "
+                        "one value of many (`all`, `any`)?",
                     )
         return None
 

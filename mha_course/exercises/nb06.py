@@ -59,7 +59,7 @@ _NAN_GRADIENTS = {
 @exercise(
     11,
     "06",
-    reread="Version 2: one product, all heads",
+    reread="The formula",
     make_cases=lambda: (),
     gives=("output (B, T, d_model)",),
     stages={
@@ -70,7 +70,7 @@ _NAN_GRADIENTS = {
         "fill": "masked scores",
         "normalise": "weights",
         "arrange": "context",
-        "order": "joined heads",
+        ">leave": "joined heads",
         "leave": "output",
     },
     bind=STUB.bind,

@@ -88,7 +88,7 @@ def scores_tokens_first(course, Q, K):
     nb01.attention, "output (B, T, d_model)", cases=nb02.tokens_and_weights, but=("product", "give")
 )
 def attention_from_fused(course, X, W_qkv):
-    r"""One head, from its weights on: X is $(B, T, d_\text{model})$, and $W_{qkv}$ is
+    r"""One head, from its parameters on: X is $(B, T, d_\text{model})$, and $W_{qkv}$ is
     $(3 \cdot d_\text{model}, d_\text{model})$, its rows stacked Q, K, V. Give what each token
     gathers, $(B, T, d_\text{model})$; $d_k$ is $d_\text{model}$ here."""
     "Which rows of the fused weights belong to the queries?"

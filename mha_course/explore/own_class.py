@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from mha_course.base.numerals import number
-from mha_course.check import MultiHeadAttention as exercise
 from mha_course.explore.n00_cut import begin_at
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, Table, Words
@@ -23,6 +22,7 @@ from mha_lesson.pretrained import PretrainedModel, WeightsMissing, load
 from mha_lesson.text import LAYER, SENTENCE, data_file, sentence
 
 N_HEADS, D_K, HEAD = 12, 32, 1
+NAMES = ("w_q", "w_k", "w_v", "w_o")
 MOST_TOKENS = 24
 SIX = (  # the first means what the sentence of the course means
     "A lively dog was about to leap across a chilly stream.",
@@ -49,6 +49,7 @@ class Break:
         values: what becomes of those of V, if of V's alone.
         contexts: what becomes of what W^O takes, (B, T, h·d_k).
         mask: what becomes of the mask (B, 1, 1, T).
+        leaves: what a token can still take, where that explains what is seen.
     """
 
     scale: float = 1.0
@@ -56,6 +57,7 @@ class Break:
     values: Change = _same
     contexts: Change = _same
     mask: Change = _same
+    leaves: str = ""
 
 
 def _not_transposed(rows: Tensor) -> Tensor:
@@ -99,10 +101,14 @@ BREAKS = {
     "view, but no transpose": Break(rows=_not_transposed),
     "merged without the transpose": Break(contexts=_not_transposed_back),
     "heads in reverse order": Break(contexts=_reversed),
-    "mask upside down": Break(mask=torch.logical_not),
+    "mask upside down": Break(
+        mask=torch.logical_not,
+        leaves="Only padding is seen: the longest sentence has none and takes nothing, "
+        "the others take from theirs alone, and grow alike.",
+    ),
     "causal, as a decoder": Break(mask=_causal),
     "head 1 cut": Break(contexts=_without_head),
-    "every head cut": Break(contexts=torch.zeros_like),
+    "every head cut": Break(contexts=torch.zeros_like, leaves="No token hears of another."),
 }
 N_WORDS = 2000  # that a token is compared with: the commonest of the model's vocabulary
 
@@ -142,6 +148,9 @@ class _InModel(nn.Module):
         return self.own(x, self.change(mask))
 
 
+FITS = "Your class goes into a published model here, right or wrong, once its shapes fit."
+
+
 class Line:
     """Sentences as the last line of a cell."""
 
@@ -160,15 +169,15 @@ def in_model(
 ) -> Explorer | Line:
     """The learner's class in all six layers of the published model, on a sentence to be typed.
 
-    Before exercise 11 is solved there is only a line that says so.
+    It may be wrong, as long as its shapes fit; otherwise there is a line that says why not.
 
     Args:
-        kind: the class of exercise 11.
+        kind: the class of exercise 11, as far as it is written.
         text: the sentence to begin with.
         label: what the class is called.
     """
-    if not exercise(kind).passed:
-        return Line("Once exercise 11 passes, your class goes into a published model here.")
+    if said := unfit(kind):
+        return Line(said)
     return Explorer(
         {
             "text": widgets.Text(
@@ -184,6 +193,20 @@ def in_model(
         partial(scene, kind, label=label),
         reach={"text": lambda **_: [text]},
     )
+
+
+def unfit(kind: type[nn.Module]) -> str:
+    """What keeps a class out of the model; empty where its shapes fit."""
+    x = sentence().hidden.expand(2, -1, -1)
+    mask = (torch.arange(x.shape[1]) >= torch.tensor([[x.shape[1]], [9]]))[:, None, None]
+    try:
+        made = _filled(kind, _stored(), BREAKS[WHOLE])(x, mask)
+    except Exception as error:  # whatever a learner's lines raise
+        return f"{FITS} So far it stops with {type(error).__name__}: {error}"
+    if isinstance(made, Tensor) and made.shape == x.shape:
+        return ""
+    gives = f"shape {tuple(made.shape)}" if isinstance(made, Tensor) else f"a {type(made).__name__}"
+    return f"{FITS} So far it makes {gives} of x, {tuple(x.shape)}."
 
 
 def scene(
@@ -210,7 +233,10 @@ def scene(
             f"this one has {len(tokens)}, [CLS] and [SEP] included."
         )
     yours, texts = placed(kind, model, BREAKS[broken]), [text, *SIX]
+    named = f"{label[0].upper()}{label[1:]} in all six layers" + f", {broken}" * (broken != WHOLE)
     vectors = yours.sentence_vectors(texts)
+    if vectors.isnan().any():
+        return Scene(Table([["NaN"]]), caption=f"{named}: NaN, and so no sentence is near another.")
     alike = (vectors[1:] @ vectors[0]).tolist()
     best = max(range(len(SIX)), key=alike.__getitem__)
     rows = [[number(alike[i], 2) + " nearest" * (i == best), s] for i, s in enumerate(SIX)]
@@ -222,13 +248,16 @@ def scene(
     table = Table(rows, title="how near in meaning", wide=1.6, strong=(best,))
     panels = [table] if weights is None else [_ribbons(weights, tokens, label), table]
     distance = "less than .00001" if apart < 1e-5 else f"up to {number(apart, 2)}"
+    won = number(alike[best] - max(alike[:best] + alike[best + 1 :]), 2)
     same = ("It means the same." if best == 0 else "It means something else.") * (text == SENTENCE)
-    caption = (
-        f"{label[0].upper()}{label[1:]} in all six layers{'' if broken == WHOLE else f', {broken}'}"
-        f": its last vectors differ from the published model's by {distance}. "
-        f"{_taken(weights, tokens)} Nearest: “{SIX[best]}” {same}"
+    sentences = (
+        f"{named}: its last vectors differ from the published model's by {distance}.",
+        _taken(weights, tokens),
+        BREAKS[broken].leaves,
+        f"Nearest, by {won}: “{SIX[best]}”",
+        same,
     )
-    return Scene([panels], caption=caption.rstrip())
+    return Scene([panels], caption=" ".join(filter(None, sentences)))
 
 
 def without_values(
@@ -244,8 +273,8 @@ def without_values(
         kind: the class of exercise 11.
         text: the sentence; token: one of it; silent: the others, one at a time.
     """
-    if not exercise(kind).passed:
-        return Line("Once exercise 11 passes, it says here what “it” becomes.")
+    if said := unfit(kind):
+        return Line(said)
     try:
         model = _model()
     except WeightsMissing as error:
@@ -292,6 +321,9 @@ def placed(kind: type[nn.Module], model: PretrainedModel, broken: Break) -> Pret
 def _filled(kind: Any, pairs: list[tuple[Tensor, Tensor]], broken: Break) -> nn.Module:
     with torch.random.fork_rng(devices=[]):  # a learner's random numbers stay as they are
         layer = kind(N_HEADS * D_K, N_HEADS)
+    lacks = [n for n in NAMES if not isinstance(getattr(layer, n, None), nn.Module)]
+    if lacks:
+        raise AttributeError(f"it has no layer named {', '.join(lacks)}.")
     for name, (weight, bias) in zip("qkv", pairs, strict=False):
         size = broken.scale if name == "q" else 1.0
         setattr(layer, f"w_{name}", _Wrapped(weight * size, bias * size, _same, broken.rows))
@@ -348,12 +380,16 @@ def _ribbons(weights: Tensor, tokens: tuple[str, ...], label: str) -> Words:
     return Words(heat, row=it, head=HEAD, title=f"“{tokens[it]}”, drawn by {label}")
 
 
+def _stored() -> list[tuple[Tensor, Tensor]]:
+    creek = sentence()
+    return [(getattr(creek, f"w_{n}"), getattr(creek, f"b_{n}")) for n in "qkvo"]
+
+
 def _on_the_stored_layer(kind: type[nn.Module], broken: str, label: str, missing: str) -> Scene:
     """Without the model: the stored layer, on the sentence of the course."""
     creek, change = sentence(), BREAKS[broken]
-    pairs = [(getattr(creek, f"w_{n}"), getattr(creek, f"b_{n}")) for n in "qkvo"]
     mask = change.mask(torch.zeros(1, 1, 1, len(creek.tokens), dtype=torch.bool))
-    weights = drawn(_filled(kind, pairs, change), creek.hidden[None], mask)
+    weights = drawn(_filled(kind, _stored(), change), creek.hidden[None], mask)
     shown = Table([["no ribbons"]]) if weights is None else _ribbons(weights, creek.labels, label)
     return Scene(shown, caption=f"Layer 3 alone, on the sentence of the course: {missing}.")
 

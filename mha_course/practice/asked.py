@@ -20,6 +20,7 @@ HOW = {
     "number": "the number",
     "say": "how many of its points your answer lacked (0 if it had all)",
 }
+TOMORROW = "It comes back tomorrow."
 # √d_k, W_qᵀ; not in code
 SYMBOL = re.compile(r"`[^`]*`|(√?)\b([A-Za-z])([_^])([A-Za-z]+)(ᵀ?)")
 
@@ -115,7 +116,10 @@ def answered(name: str, answer: Any) -> Said:
     passed, mistake = _judged(question, answer)
     journal.note(Attempt(journal.today(), name, passed, asked=name))
     lines = [mistake, question.answer] if question.kind != "say" or not passed else []
-    verdict = "Right." if passed else "Not right. It comes back tomorrow."
+    had, of = len(question.must) - answer, len(question.must)
+    if not passed and question.kind == "say" and 0 < had < of:
+        return Said(None, (f"{had:.0f} of {of} points. {TOMORROW}", *lines))
+    verdict = "Right." if passed else f"Not right. {TOMORROW}"
     return Said(passed, (verdict, *filter(None, lines)))
 
 

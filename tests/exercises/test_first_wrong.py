@@ -26,21 +26,21 @@ JOIN = "return self.w_o(context.transpose(1, 2).reshape(B, T, D))\n"
 TRIES = {
     "one head": (
         "weights = (q @ k.mT / math.sqrt(D)).softmax(-1)\nreturn self.w_o(weights @ v)\n",
-        "queries, keys and values are right (line 10); what follows is not",
+        "queries, keys and values are right (line 10); heads should come next, and no line makes them",
         11,
     ),
     "channels first": (
         "".join(f"{y} = {y}.view(B, T, h, d_k).permute(0, 2, 3, 1)\n" for y in "qkv")
         + "context = (q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v\n"
         + "return self.w_o(context.permute(0, 3, 1, 2).reshape(B, T, D))\n",
-        "heads are right (line 13); what follows is not",
+        "heads are right (line 13); dot products should come next, and no line makes them",
         14,
     ),
     "heads summed": (
         "out = 0\nfor s in (slice(i, i + d_k) for i in range(0, D, d_k)):\n"
         "    weights = (q[..., s] @ k[..., s].mT / math.sqrt(d_k)).softmax(-1)\n"
         "    out = out + weights @ v\nreturn self.w_o(out)\n",
-        "weights are right (line 13); what follows is not",
+        "weights are right (line 13); context should come next, and no line makes it",
         14,
     ),
     "two at once": (
@@ -48,6 +48,20 @@ TRIES = {
         "return (weights @ v).transpose(1, 2).reshape(B, T, D)\n",
         "scores are right (line 12); your weights are not",
         13,
+    ),
+    "d_k before h, on three lines": (
+        "".join(f"{y} = {y}.view(B, T, d_k, h).transpose(1, 2)\n" for y in "qkv")
+        + "context = (q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v\n"
+        + JOIN,
+        "queries, keys and values are right (line 10); your heads are not",
+        11,
+    ),
+    "joined as they lie": (
+        HEADS + "scores = q @ k.mT / math.sqrt(d_k)\nif mask is not None:\n"
+        "    scores = scores.masked_fill(~mask, -math.inf)\n"
+        "context = scores.softmax(-1) @ v\nreturn self.w_o(context.reshape(B, T, D))\n",
+        "context is right (line 15); your joined heads are not",
+        16,
     ),
     "values changed": (
         HEADS + "weights = (q @ k.mT / math.sqrt(d_k)).softmax(-1)\n"

@@ -3,10 +3,10 @@
 import math
 import re
 from importlib.util import find_spec
-from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 import notebooks
@@ -58,11 +58,14 @@ def test_a_right_class_is_the_published_model_and_finds_the_sentence():
     torch.manual_seed(5)
     assert torch.equal(drawn, torch.rand(3))  # the learner's random numbers stay as they are
     assert "differ from the published model's by less than .00001" in scene.caption
-    assert f"Nearest: “{own_class.SIX[0]}”" in scene.caption
+    assert f"“{own_class.SIX[0]}”" in scene.caption
     model = own_class._model()
     vectors = model.sentence_vectors([SENTENCE, *own_class.SIX])
     said = [float(row[0].split()[0]) for row in scene.flat()[1].rows]
-    assert said == pytest.approx((vectors[1:] @ vectors[0]).tolist(), abs=0.0051)
+    alike = (vectors[1:] @ vectors[0]).tolist()
+    assert said == pytest.approx(alike, abs=0.0051)
+    won = float(re.search(r"Nearest, by (\S+):", scene.caption)[1])
+    assert won == pytest.approx(alike[0] - max(alike[1:]), abs=0.0051)
     expected = model.encode(SENTENCE).weights[LAYER, 1, IT].double()
     assert_close(ribbons(scene), expected, atol=1e-5, rtol=0)
 
@@ -129,20 +132,48 @@ def test_without_the_value_of_creek_it_is_nearest_to_other_words():
     assert not {"animal", "dog"} & {*dog}
 
 
-def test_nothing_shows_before_the_exercise_is_solved(monkeypatch):
-    for passed, kind in ((False, own_class.Line), (True, own_class.Explorer)):
-        monkeypatch.setattr(own_class, "exercise", lambda _, p=passed: SimpleNamespace(passed=p))
-        monkeypatch.setattr(own_class, "scene", lambda *_, **__: Table([["seen"]]))
-        shown = own_class.in_model(ONE)
-        assert isinstance(shown, kind)
-    assert "exercise 11" in repr(own_class.Line("Once exercise 11 passes"))
+class Layers(nn.Module):
+    """Four layers, and in `forward` what stands there so far."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask=None):
+        return self.w_o((self.w_q(x) @ self.w_k(x).mT).softmax(-2) @ self.w_v(x))
+
+
+def test_a_wrong_class_goes_in_and_one_that_does_not_fit_is_told_why(monkeypatch):
+    def other(forward):
+        return type("Other", (Layers,), {"forward": lambda self, x, mask=None: forward(self, x)})
+
+    monkeypatch.setattr(own_class, "scene", lambda *_, **__: Table([["seen"]]))
+    assert isinstance(own_class.in_model(Layers), own_class.Explorer)
+    for kind, why in (
+        (type("Stub", (nn.Module,), {"__init__": lambda s, *_: nn.Module.__init__(s)}), "w_q, w_k"),
+        (other(lambda self, x: self.w_o(x).chunk(2, -1)[0]), "makes shape (2, 17, 192)"),
+        (other(lambda self, x: None), "makes a NoneType"),
+        (other(lambda self, x: x @ x), "stops with RuntimeError: "),
+    ):
+        for shown in (own_class.in_model(kind), own_class.without_values(kind)):
+            assert isinstance(shown, own_class.Line) and why in repr(shown)
+
+
+@NEEDS_WEIGHTS
+def test_what_a_wrong_class_does_in_the_model_is_shown():
+    scene = own_class.scene(Layers)
+    assert float(re.search(r"model's by up to (\S+)\. ", scene.caption)[1]) > 0.3
+    nan = type(
+        "NaN", (Layers,), {"forward": lambda s, x, mask=None: Layers.forward(s, x) * math.nan}
+    )
+    assert own_class.scene(nan).caption.endswith("NaN, and so no sentence is near another.")
 
 
 @NEEDS_WEIGHTS
 @pytest.mark.long
 def test_as_many_of_thirty_sentences_are_found_as_notebook_06_says():
     [path] = notebooks.paths("06")
-    text = next(c.source for c in notebooks.read(path).cells if c.id == "in-model-thirty")
+    text = next(c.source for c in notebooks.read(path).cells if c.id == "thirty")
     said = {
         name: int(n)
         for name, n in re.findall(r"^\| (.+?) \| (\d+) \|$", text.replace("$", ""), re.M)

@@ -431,12 +431,21 @@ LINES = {  # cells before, the line's, its check; what is right, and what is not
     "02": (
         ("imports", "x", "three-matrices", "three-projections", "values-check"),
         "V = X @ W_v.T + b_v",
-        ("V = X @ W_v.T", "V = (X @ W_v.T + b_v).T", "V = X @ W_k.T + b_k"),
+        {
+            "V = X @ W_v.T": "W_v, without a bias",
+            "V = X @ W_k.T + b_v": "W_k, with b_v",
+            "V = X @ W_v.T + 2 * b_v": "the numbers are not",
+            "V = (X @ W_v.T + b_v).T": "(17, 32)",
+        },
     ),
     "05": (
         ("imports", "by-hand", "by-hand-sum-code", "by-hand-sum-check"),
         "write_1 = head_1 @ W_o[:, 2:].T",
-        ("write_1 = head_1 @ W_o[:, 2:]", "write_1 = head_1 @ W_o[:, :2].T", "write_1 = 1"),
+        {
+            "write_1 = head_1 @ W_o[:, 2:]": "not transposed",
+            "write_1 = head_1 @ W_o[:, :2].T": "columns of head 0",
+            "write_1 = 1": "(2,)",
+        },
     ),
 }
 
@@ -450,8 +459,12 @@ def test_a_line_to_write_is_judged_and_nothing_in_its_place(book, capsys):
     for source in before:
         exec(source, kernel)
     dots = right.partition(" = ")[0] + " = ..."
-    for answer, sign in ((dots, "○"), *((w, "✗") for w in wrong), (right, "✓"), ("1 / 0", "○")):
-        with suppress(ZeroDivisionError):
-            exec(line.replace(dots, answer), kernel)
-        exec(check, kernel)
-        assert capsys.readouterr().out[0] == sign, answer
+    signs = {dots: "○"} | dict.fromkeys(wrong, "✗") | {right: "✓", "1 / 0": "○", "1 /": "○"}
+    for answer, sign in signs.items():
+        for first in (True, False):  # a cell that fails at its first run has defined nothing
+            names = {**kernel} if first else names
+            with suppress(ZeroDivisionError, SyntaxError):
+                exec(line.replace(dots, answer), names)
+            exec(check, names)
+            said = capsys.readouterr().out
+            assert said[0] == sign and wrong.get(answer, "") in said, answer

@@ -208,7 +208,8 @@ def test_a_question_is_judged_and_one_answered_wrongly_comes_back(sitting, name,
         right = 1 + question.choices.index(right)
         wrong = 1 + question.choices.index(next(iter(question.wrong)))
     said = PRACTICE.answer(name, wrong)
-    assert said.passed is False and question.answer in str(said)
+    assert not said.passed and question.answer in str(said)
+    assert ("1 of 3 points." in str(said)) == (question.kind == "say")
     if question.kind == "choose":
         assert next(iter(question.wrong.values())).says in str(said)
     assert PRACTICE.answer(name).passed is None
