@@ -369,7 +369,7 @@ def _key(hand_in: HandIn, limits: Limits) -> str:
 def _course() -> str:
     """The checks, what runs them, and the questions."""
     package = PROJECT / "mha_course"
-    files = [*package.rglob("*.py"), *package.glob("collection/questions.*")]
+    files = [*package.rglob("*.py"), *package.rglob("*.toml")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
 
 
