@@ -215,6 +215,7 @@ def test_another_device_knows_its_tensors_and_refuses_others() -> None:
             y.to(x.device),
         ):
             assert there.has(moved)
+        assert not y.to(x.device).is_meta  # it keeps its numbers
         n = x[0, 0].long()
         for stayed in (
             *(torch.zeros(2), x.cpu(), x.to("cpu"), torch.tensor([1.0, x[0, 0].item()])),
