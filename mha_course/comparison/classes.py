@@ -69,8 +69,10 @@ class Candidate(NamedTuple):
         return digits(own, y)
 
     def largest_score(self, x: Tensor) -> float:
-        q, k = (x @ self.reading.rows[letter][:, :-1].T + self.reading.rows[letter][:, -1]
-                for letter in "qk")  # fmt: skip
+        q, k = (
+            x @ self.reading.rows[letter][:, :-1].T + self.reading.rows[letter][:, -1]
+            for letter in "qk"
+        )
         q, k = (part.unflatten(-1, (self.reading.h, -1)).transpose(1, 2) for part in (q, k))
         return ((q @ k.mT).abs().max() / q.shape[-1] ** 0.5).item()
 

@@ -138,8 +138,9 @@ class _Decision:
                     self.ways = layers_of.options(matrices, live, self.d_model)
                 self.own = layers_of.parameters_of(subject.module, self.ways)
                 layers_of.draw(self.own, self.d_model)
-                self.inputs = [shipped.draw(*size, self.d_model, seed=i)
-                               for i, size in enumerate(FIRST)]  # fmt: skip
+                self.inputs = [
+                    shipped.draw(*size, self.d_model, seed=i) for i, size in enumerate(FIRST)
+                ]
                 subject.start(self.inputs[0])
                 break
             except ValueError as error:
@@ -183,9 +184,15 @@ class _Decision:
         tried = f"Tried in {str(subject.dtype).removeprefix('torch.')}: {'; '.join(trials.tried)}."
         not_tried = f"Not tried: {'; '.join([*trials.untried, *NOT_TRIED])}."
         return Comparison(
-            ", ".join(names) or "right", agreed, c.causal, trials.below, (*self.masks,),
-            (*self.notes, *subject.notes), (*self.findings,), (tried, not_tried),
-        )  # fmt: skip
+            ", ".join(names) or "right",
+            agreed,
+            c.causal,
+            trials.below,
+            (*self.masks,),
+            (*self.notes, *subject.notes),
+            (*self.findings,),
+            (tried, not_tried),
+        )
 
     def _fitting(self) -> list[Candidate]:
         """Who gives its outputs: as it is called, or with masks that `call` gives opened."""

@@ -10,8 +10,10 @@ from torch.overrides import TorchFunctionMode
 
 DROPOUTS = {"dropout", "dropout_", "alpha_dropout", "feature_dropout", "dropout1d", "dropout2d",
             "native_dropout"}  # fmt: skip
-WITH_ONE = {F.scaled_dot_product_attention: ("dropout_p", 4),
-            F.multi_head_attention_forward: ("dropout_p", 10)}  # fmt: skip
+WITH_ONE = {
+    F.scaled_dot_product_attention: ("dropout_p", 4),
+    F.multi_head_attention_forward: ("dropout_p", 10),
+}
 Drop = tuple[str, float, int]
 UNIFORM = {"rand", "rand_like", "uniform_", "bernoulli", "bernoulli_"}
 
@@ -67,8 +69,9 @@ class Drops(TorchFunctionMode):
 
 def in_words(seen: list[Drop], n_weights: int) -> tuple[str, str]:
     """What is told of them; and what is wrong, as a published mistake's name or in words, or ""."""
-    dropped = dict.fromkeys(f"{p:g} of {'the weights' if place == 'weights' else place}"
-                         for place, p, _ in seen)  # fmt: skip
+    dropped = dict.fromkeys(
+        f"{p:g} of {'the weights' if place == 'weights' else place}" for place, p, _ in seen
+    )
     places = Counter[str]()
     for place, _, n in seen:
         places[place] += n

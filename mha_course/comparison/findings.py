@@ -12,8 +12,10 @@ from mha_course.collection.shipped import Bug
 
 ADDED = "mask_added"
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-OWN = {name: Bug(name, **entry, threads=(), summary="", mended=False)
-       for name, entry in TABLE["bug"].items()}  # fmt: skip
+OWN = {
+    name: Bug(name, **entry, threads=(), summary="", mended=False)
+    for name, entry in TABLE["bug"].items()
+}
 
 
 class Finding(NamedTuple):

@@ -68,8 +68,9 @@ def widths_of(matrices: Iterable[Tensor]) -> list[int]:
 
 def chosen(matrices: Mapping[str, Tensor], layers: Mapping[str, str | Sequence[str]]) -> Roles:
     """What the caller says of the layers."""
-    roles = {role: (names,) if isinstance(names, str) else (*names,)
-             for role, names in layers.items()}  # fmt: skip
+    roles = {
+        role: (names,) if isinstance(names, str) else (*names,) for role, names in layers.items()
+    }
     unknown = {name for names in roles.values() for name in names} - {*matrices}
     if unknown or {*roles} - {"w_o"} not in map(set, SETS):
         sets = " or ".join(" and ".join(some) for some in SETS)
@@ -147,8 +148,11 @@ def readings(module: nn.Module, roles: Roles, h: int, d_model: int) -> Iterator[
     others = [matrices[s] for names in roles.values() for s in names if s not in linear]
     small = [role for role, names in roles.items() if _small(matrices[names[0]], d_model, h)]
     used = [id(matrices[name]) for names in roles.values() for name in names]
-    mistakes = (*["no_w_o"] * ("w_o" not in roles), *["one_projection_for_all_heads"] * bool(small),
-                *["layers_tied"] * (len({*used}) < len(used)))  # fmt: skip
+    mistakes = (
+        *["no_w_o"] * ("w_o" not in roles),
+        *["one_projection_for_all_heads"] * bool(small),
+        *["layers_tied"] * (len({*used}) < len(used)),
+    )
     either = any(p.ndim > 2 or p.shape[0] == p.shape[1] for p in others)  # way round may fit
     for turned in (False, True) if either else (False,):
         rows = {}

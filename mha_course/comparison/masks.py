@@ -228,8 +228,11 @@ class Masks:
             causal = self._fits(self._open(True), outputs["nothing"])
 
         def out(causal: bool, alone: bool = False) -> Outcome:
-            said = {what: self._says(form.kind, what, causal, y) for what, y in outputs.items()
-                    if not alone or what != "nothing"}  # fmt: skip
+            said = {
+                what: self._says(form.kind, what, causal, y)
+                for what, y in outputs.items()
+                if not alone or what != "nothing"
+            }
             return Outcome(form, outputs, said, causal, alone)
 
         beside = out(causal)

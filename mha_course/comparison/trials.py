@@ -19,9 +19,14 @@ from mha_course.comparison.subject import COARSE, Subject, digits, raised
 
 SIZES = {  # sequences → tokens
     1: "1 2 3 5 8 9 10 16 17 24 31 32 33 50 64 65 100 127 128 129 197 256 257 512 513 1025",
-    2: "1 2 3 5 8 10 17 64 129 512", 3: "1 2 3 5 8 32", 4: "1 2 3 5 8 16 128",
-    5: "1 2 3 5 8 33", 6: "1 2 3 5 8 10 17 65", 8: "8", 16: "3",
-}  # fmt: skip
+    2: "1 2 3 5 8 10 17 64 129 512",
+    3: "1 2 3 5 8 32",
+    4: "1 2 3 5 8 16 128",
+    5: "1 2 3 5 8 33",
+    6: "1 2 3 5 8 10 17 65",
+    8: "8",
+    16: "3",
+}
 MOST_SCORES = 2**23
 LONG = 128  # longer ones are tried in evaluation only, but for one
 LARGER = [2**i for i in range(1, 11)]  # times x; scores grow with the square
@@ -47,8 +52,9 @@ class Trials:
     def run(self) -> str:
         """Runs the table up to the first that differs; gives where, or ""."""
         exact = [min(c.digits(*run) for run in self.runs) for c in self.best]
-        self.best = [c for c, n in zip(self.best, exact, strict=True)
-                     if n > max(exact) - DIGITS_BETTER]  # fmt: skip
+        self.best = [
+            c for c, n in zip(self.best, exact, strict=True) if n > max(exact) - DIGITS_BETTER
+        ]
         where = ""
         for what, trial in TABLE.items():
             if where:
@@ -158,8 +164,11 @@ class Trials:
     def _gradients(self, mode: bool) -> str:
         c, subject, x = self.c, self.subject, self.x.clone()
         used = [n for names in c.reading.roles.values() for n in names]
-        weights = {n: p for n, p in layers_of.matrices_of(subject.module).items()
-                   if n in used and p.requires_grad}  # fmt: skip
+        weights = {
+            n: p
+            for n, p in layers_of.matrices_of(subject.module).items()
+            if n in used and p.requires_grad
+        }
         try:
             with torch.enable_grad(), Drops(x.shape[1]):
                 out = subject.run(x.requires_grad_(), mode)
@@ -192,8 +201,11 @@ class Trials:
         still = dict(subject.module.named_buffers()) | {
             n: p for n, p in others.items() if not p.requires_grad
         }
-        neutral = {n: t for n, t in still.items() if t.is_floating_point() and t.numel()
-                   and ((t == 0).all() or (t == 1).all())}  # fmt: skip
+        neutral = {
+            n: t
+            for n, t in still.items()
+            if t.is_floating_point() and t.numel() and ((t == 0).all() or (t == 1).all())
+        }
 
         def differs(tensors: Mapping[str, Tensor]) -> bool:
             with subject.restored(), suppress(ValueError):
@@ -215,8 +227,7 @@ class Trials:
 
         def left(size: float) -> list[Candidate]:
             runs = [(size * x, subject(size * x, t)) for x, _ in self.runs for t in self.modes]
-            return [c for c in self.best
-                    if min(c.digits(*run) for run in runs) >= subject.enough]  # fmt: skip
+            return [c for c in self.best if min(c.digits(*run) for run in runs) >= subject.enough]
 
         def score(size: float) -> float:
             return max(self.c.largest_score(size * x) for x, _ in self.runs)

@@ -196,9 +196,13 @@ def _answer(view: LiveView, asked: dict[str, Any], _buffers: Any) -> None:
 
 
 def answers(
-    prompt: str, cuts: Sequence[OneCut] = (), write: int = 0, temperature: float = 0.0,
-    seed: int = 0, survey: float | None = None,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+    prompt: str,
+    cuts: Sequence[OneCut] = (),
+    write: int = 0,
+    temperature: float = 0.0,
+    seed: int = 0,
+    survey: float | None = None,
+) -> Iterator[dict[str, Any]]:
     """What a kernel tells of a prompt: its words, ribbons, next words, and what is written."""
     model = _model()
     asked = Prompt(model, prompt)

@@ -77,9 +77,15 @@ class Writes(Panel):
             for name, n in zip(("head", "layer"), weights.shape[1::-1], strict=True)
         )
         return Heatmap(
-            weights[..., self.about["target"]].T, rows, columns, limits=(0, 1),
-            row_name="", column_name="", numbers=False, title="every head of every layer",
-        )  # fmt: skip
+            weights[..., self.about["target"]].T,
+            rows,
+            columns,
+            limits=(0, 1),
+            row_name="",
+            column_name="",
+            numbers=False,
+            title="every head of every layer",
+        )
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         arrays = {name: put(values) for name, values in self.arrays.items()}
@@ -102,12 +108,17 @@ class Writes(Panel):
             at += end + 2
             edges = [
                 [
-                    (x + width / 2 + s * size / 2 + (middle + s * max(2.0, end) / 2
-                     - x - width / 2 - s * size / 2) * across, top + (bottom + FALL - top) * down)
+                    (
+                        x
+                        + width / 2
+                        + s * size / 2
+                        + (middle + s * max(2.0, end) / 2 - x - width / 2 - s * size / 2) * across,
+                        top + (bottom + FALL - top) * down,
+                    )
                     for down, across in WAY
                 ]
                 for s in (-1, 1)
-            ]  # fmt: skip
+            ]
             drawing.add(Path((*edges[0], *edges[1][::-1]), PLAIN + "99", filled=True))
         answer = self.about["answer"].strip()
         drawing.add(Text(room / 2, bottom + FALL + 20, answer, LARGE, "center", bold=True))

@@ -23,10 +23,16 @@ CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 SWITCHES = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-]  # fmt: skip
+]
 # Asks the application itself, once the kernel is there: JupyterLab ignores an earlier command.
 RUN_ALL = """async () => {
   const app = window.jupyterapp;
@@ -80,20 +86,29 @@ class Lab:
         (self.settings / "notification.jupyterlab-settings").write_text(
             '{"fetchNews": "false", "checkForUpdates": false}'
         )
-        options = lab.options(self.work / lab.MINE, [
-            f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0",
-            f"--ServerApp.root_dir={self.work}", "--LabApp.extension_manager=readonly",
-            "--LabApp.expose_app_in_browser=True",
-            "--JupyterNotebookApp.expose_app_in_browser=True",
-        ])  # fmt: skip
+        options = lab.options(
+            self.work / lab.MINE,
+            [
+                f"--ServerApp.port={self.port}",
+                "--ServerApp.port_retries=0",
+                f"--ServerApp.root_dir={self.work}",
+                "--LabApp.extension_manager=readonly",
+                "--LabApp.expose_app_in_browser=True",
+                "--JupyterNotebookApp.expose_app_in_browser=True",
+            ],
+        )
         (folder / "config").mkdir()
         (folder / "config/jupyter_server_config.py").write_text(config)
         self.log = folder / "lab.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "jupyterlab", *options, "--no-browser"], env=env,
-                cwd=self.work, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                [sys.executable, "-m", "jupyterlab", *options, "--no-browser"],
+                env=env,
+                cwd=self.work,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
         self._wait()
 
     @property

@@ -90,10 +90,14 @@ def test_pointing_at_a_number_lights_what_made_it_and_says_how(opened):
         ("products", (it, at), [["q", it, None], ["k", None, at]], f"add up to {score:.2f}"),
         ("scores", (it, at), [["products", it, at]], f"{score:.2f} ÷ √32 = {score / 32**0.5:.2f}"),
         ("weights", (it, at), [["masked", it, None]], f"that is {weight:.2f}".replace("0.", ".")),
-        ("context", (it, 5), [["weights", it, None], ["v", None, 5]],
-         f"add up to {context:.2f}".replace("0.", ".").replace("-", "−")),
+        (
+            "context",
+            (it, 5),
+            [["weights", it, None], ["v", None, 5]],
+            f"add up to {context:.2f}".replace("0.", ".").replace("-", "−"),
+        ),
         ("output", (it, 3), [["concat", it, None]], "the heads write"),
-    ):  # fmt: skip
+    ):
         page.mouse.move(*cell_middle(page, block, *cell))
         page.locator(".mha-strip p").filter(has_text=words).wait_for()
         assert lit_cells(page) == makers, block

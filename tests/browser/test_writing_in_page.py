@@ -307,8 +307,9 @@ def test_what_is_asked_last_is_answered_and_what_begins_alike_is_kept(tab, folde
         page.evaluate(
             "async (prompt) => { (await mhaWriting).ask({ prompt, write: 40 }, () => {}); "
             "(await mhaWriting).ask({ prompt: prompt + ' the' , cuts: [[3, 4, 0]] }, () => {}); "
-            "await new Promise((go) => { setTimeout(go, 60); }); }", prompt,
-        )  # fmt: skip
+            "await new Promise((go) => { setTimeout(go, 60); }); }",
+            prompt,
+        )
         for one, other in zip(
             page.evaluate(ASK, {"prompt": prompt})[-2]["words"], alone[prompt], strict=True
         ):

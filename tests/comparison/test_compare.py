@@ -50,8 +50,12 @@ WRONG_SOMEWHERE = {
     "sequences after the first": scores(
         "scores = torch.cat((scores[:1], scores[1:] * (1 + (T >= 10))))"
     ),
-    "a large batch": (("return self.w_o(context)",
-                       "return self.w_o(context + (B * T > 32) * (B > 1) * context.mean(0))"),),
+    "a large batch": (
+        (
+            "return self.w_o(context)",
+            "return self.w_o(context + (B * T > 32) * (B > 1) * context.mean(0))",
+        ),
+    ),
     "as many sequences as tokens": scores("scores = scores * (1 + (B == T and T > 1))"),
     "as many tokens as heads": scores("scores = scores * (1 + (B == 2 and T == h))"),
     "a clamp": scores("scores = scores.clamp(-50, 50)"),
@@ -79,8 +83,10 @@ WRONG_SOMEWHERE = {
     "as many tokens as heads, among the heads": (
         (WEIGHTS, "        weights = scores.softmax(dim=1 if T == h and B > 1 else -1)\n"),
     ),
-    "a second call": ((START, "+        self.n = getattr(self, 'n', 0) + 1\n"),
-                      (SCORES, "+        scores = scores * (1 + (self.n > 40))\n")),
+    "a second call": (
+        (START, "+        self.n = getattr(self, 'n', 0) + 1\n"),
+        (SCORES, "+        scores = scores * (1 + (self.n > 40))\n"),
+    ),
     "a mask of the last call": (
         (START, "+        self.held = mask = getattr(self, 'held', mask)\n"),
     ),
@@ -95,7 +101,7 @@ WRONG_SOMEWHERE = {
         FILL.replace("mask,", "mask & (torch.arange(T) < T - 1),")
     ),
     "a mask filled and thrown away": filled("scores.masked_fill(mask, -1e9)"),
-}  # fmt: skip
+}
 
 
 def taking(parameters, mask):
@@ -164,11 +170,12 @@ def test_a_mask_is_tried_for_what_it_must_change(row):
     )
     named = ", ".join(p if "=" in p else f"{p}=None" for p in parameters.split(", "))
     comparison = compare(
-        taking(named, mask)(D, H), CALLS[call],
+        taking(named, mask)(D, H),
+        CALLS[call],
         causal="causal" in asked or None,
         true_means=next((m for m in ("keep", "blocked") if m in asked), None),
         ignore=["causality_lost"] * ("meant" in asked),
-    )  # fmt: skip
+    )
     assert comparison.found == found, comparison
 
 
@@ -185,8 +192,14 @@ def test_true_that_is_added_blocks_nothing(meant):
 
 ATTN = {"attn_mask": causal_mask}
 KEYS = {"key_padding_mask": lambda T: torch.arange(T) > torch.tensor([[T], [T - 2], [1]])}
-WAYS = [{}, ATTN, ATTN | {"is_causal": True}, ATTN | {"is_causal": True, "need_weights": False},
-        KEYS, ATTN | KEYS]  # fmt: skip
+WAYS = [
+    {},
+    ATTN,
+    ATTN | {"is_causal": True},
+    ATTN | {"is_causal": True, "need_weights": False},
+    KEYS,
+    ATTN | KEYS,
+]
 
 
 @pytest.mark.one_in(3)
@@ -219,10 +232,14 @@ HALF = (
     "with torch.autocast('cpu', torch.bfloat16):\n            return self.w_o(context).to(x.dtype)"
 )
 ONE_LAYER = [("self.w_k(x)", "self.w_q(x)"), ("self.w_v(x)", "self.w_q(x)")]
-SMALL = [change for n in "qkv" for change in (
-    (f"self.w_{n}(x).view(B, T, h, d_k)", f"self.w_{n}(x.view(B, T, h, d_k))"),
-    (f"self.w_{n} = nn.Linear(d_model, d_model)", f"self.w_{n} = nn.Linear(8, 8)"),
-)]  # fmt: skip
+SMALL = [
+    change
+    for n in "qkv"
+    for change in (
+        (f"self.w_{n}(x).view(B, T, h, d_k)", f"self.w_{n}(x.view(B, T, h, d_k))"),
+        (f"self.w_{n} = nn.Linear(d_model, d_model)", f"self.w_{n} = nn.Linear(8, 8)"),
+    )
+]
 AFTER = [(" / math.sqrt(d_k)", ""), ("softmax(dim=-1)", "softmax(dim=-1) / math.sqrt(d_model)")]
 TIED = [("self.w_k = nn.Linear(d_model, d_model)", "self.w_k = self.w_q")]
 ONLY_32 = "scores = scores.masked_fill(mask, -1e4 if x.dtype == torch.float32 else -math.inf)"
@@ -313,9 +330,12 @@ def with_doors(base):
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("name", "by"),
-    [*product(("right", "mask_inverted"), HANDED), ("mask_dropped", "dict"),
-     ("mask_of_the_first", "tuple")],
-)  # fmt: skip
+    [
+        *product(("right", "mask_inverted"), HANDED),
+        ("mask_dropped", "dict"),
+        ("mask_of_the_first", "tuple"),
+    ],
+)
 def test_a_mask_is_seen_however_it_is_handed_over(name, by):
     base = right() if name == "right" else shipped.bug(name).build
     assert compare(with_doors(base)(D, H), HANDED[by]).found == name
@@ -411,8 +431,9 @@ def test_what_is_frozen_or_neutral_accuses_nobody():
             self.register_buffer("slopes", torch.zeros(H, 1, 1))
 
         def forward(self, x):
-            q, k, v = (w(x).unflatten(-1, (H, -1)).transpose(1, 2)
-                       for w in (self.w_q, self.w_k, self.w_v))  # fmt: skip
+            q, k, v = (
+                w(x).unflatten(-1, (H, -1)).transpose(1, 2) for w in (self.w_q, self.w_k, self.w_v)
+            )
             places = torch.arange(x.shape[1]).to(x)
             scores = q @ k.mT * self.scale + self.slopes * (places - places[:, None])
             return self.w_o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
@@ -423,8 +444,9 @@ def test_what_is_frozen_or_neutral_accuses_nobody():
 
 class OwnDropout(right()):
     def forward(self, x, mask=None):
-        q, k, v = (w(x).unflatten(-1, (H, -1)).transpose(1, 2)
-                   for w in (self.w_q, self.w_k, self.w_v))  # fmt: skip
+        q, k, v = (
+            w(x).unflatten(-1, (H, -1)).transpose(1, 2) for w in (self.w_q, self.w_k, self.w_v)
+        )
         scores = q @ k.mT / math.sqrt(D // H)
         weights = scores.softmax(-1)
         if mask is not None:
@@ -436,8 +458,9 @@ class OwnDropout(right()):
 
 class Fused(right()):
     def forward(self, x, attn_mask=None, is_causal=False):
-        q, k, v = (w(x).unflatten(-1, (H, -1)).transpose(1, 2)
-                   for w in (self.w_q, self.w_k, self.w_v))  # fmt: skip
+        q, k, v = (
+            w(x).unflatten(-1, (H, -1)).transpose(1, 2) for w in (self.w_q, self.w_k, self.w_v)
+        )
         p = 0.1 * self.training
         out = F.scaled_dot_product_attention(q, k, v, attn_mask, p, is_causal)
         return self.w_o(out.transpose(1, 2).flatten(2))
@@ -468,8 +491,9 @@ class ForTwoAxes(right()):
     """Its mask (T, T) gets two axes, and one that has four gets six; a dropout is thrown away."""
 
     def forward(self, x, mask=None):
-        q, k, v = (w(x).unflatten(-1, (H, -1)).transpose(1, 2)
-                   for w in (self.w_q, self.w_k, self.w_v))  # fmt: skip
+        q, k, v = (
+            w(x).unflatten(-1, (H, -1)).transpose(1, 2) for w in (self.w_q, self.w_k, self.w_v)
+        )
         scores = q @ k.mT / math.sqrt(D // H)
         if mask is not None:
             scores = scores.masked_fill(mask[None, None], -1e30)
@@ -524,7 +548,10 @@ def test_the_command_takes_the_contract_and_the_layers(tmp_path):
     target = f"{tmp_path / 'their_attention.py'}:make"
     layers = ["--layers", "w_q=w_q,w_k=w_k,w_v=w_v,w_o=w_o"]
     for options, status in [
-        (["--causal", "no", "--true-means", "blocked"], 0), (["--causal", "yes"], 1),
-        (["--true-means", "keep"], 1), (layers, 0), (["--layers", "w_q"], 2),
-    ]:  # fmt: skip
+        (["--causal", "no", "--true-means", "blocked"], 0),
+        (["--causal", "yes"], 1),
+        (["--true-means", "keep"], 1),
+        (layers, 0),
+        (["--layers", "w_q"], 2),
+    ]:
         assert command.main([target, *options]) == status

@@ -106,10 +106,13 @@ def test_what_is_no_mistake_changes_nothing(reference):
         "fourth_root": [("q @ k.mT / math.sqrt(d_k)", "(q / d_k**0.25) @ (k / d_k**0.25).mT")],
         "masked_and_renormalised": [
             ("scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min)", "pass"),
-            ("weights.masked_fill(mask, 0.0)", "weights.masked_fill(mask, 0.0)\n"
-             "            weights = weights / weights.sum(-1, keepdim=True)"),
+            (
+                "weights.masked_fill(mask, 0.0)",
+                "weights.masked_fill(mask, 0.0)\n"
+                "            weights = weights / weights.sum(-1, keepdim=True)",
+            ),
         ],
-    }  # fmt: skip
+    }
     assert same.keys() <= not_bugs().keys()
     for name, changes in same.items():
         odd = shipped.Bug(name, "", "", (), "", True, tuple(changes))
@@ -299,17 +302,23 @@ def test_it_leaves_the_module_and_the_generator_as_they_are():
         (3, {}, "^module must be an nn.Module; got int 3"),
         (nn.Linear(3, 3), {"n_heads": 1}, "^layers must be given, or cannot be: .* are not among"),
         (nn.GELU(), {}, "^layers must be given, .* its parameters, which are not matrices"),
-        (right()(D, H), {"layers": {"w_q": "nowhere"}},
-         "^layers must map w_qkv or .* got .*nowhere"),
-        (mha_lesson.MultiHeadAttention(D, H, d_k=3), {},
-         "^layers must .*w_o .14, 6.*an h·d_k other than d_model"),
+        (
+            right()(D, H),
+            {"layers": {"w_q": "nowhere"}},
+            "^layers must map w_qkv or .* got .*nowhere",
+        ),
+        (
+            mha_lesson.MultiHeadAttention(D, H, d_k=3),
+            {},
+            "^layers must .*w_o .14, 6.*an h·d_k other than d_model",
+        ),
         (right("Writer")(12, 4, 2, 3), {}, "^layers must be .*Shared or narrower keys"),
         (nn.MultiheadAttention(D, H, kdim=5), {}, "^call must run for x of shape"),
         (right(), {}, r"^module must be an nn.Module that is made, Attention\(…\)"),
         (right()(D, H), {"n_heads": 5}, "^n_heads must divide d_model = 14; got 5"),
         (nn.MultiheadAttention(D, H), {}, r"^call must run for x of shape \(3, 7, 14\).*'key'"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_compared_is_refused(module, options, match):
     with pytest.raises((TypeError, ValueError), match=match):
         compare(module, **options)

@@ -149,7 +149,7 @@ def test_no_file_is_too_long():
 def test_the_formatter_is_seldom_asked_to_look_away():
     files = (p for top in ("mha_*", "tests", "tools", "data") for p in HOUSE.glob(f"{top}/**/*.py"))
     texts = [path.read_text(encoding="utf-8") for path in files]
-    assert sum(len(re.findall(r"# fmt: (?:skip|off)", text)) for text in texts) <= 73
+    assert sum(len(re.findall(r"# fmt: (?:skip|off)", text)) for text in texts) <= 40
 
 
 def test_actions_are_pinned_by_commit():

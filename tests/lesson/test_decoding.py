@@ -419,12 +419,15 @@ def test_rotate_rounds_only_its_result(dtype):
 )
 def test_rotate_equals_complex_numbers(half, positions, base):
     x = torch.randn(3, len(positions), 2 * half, dtype=torch.float64)
-    expected = torch.stack([
-        torch.stack([turned(row, p, base) for row, p in zip(rows, positions, strict=True)])
-        for rows in x
-    ])  # fmt: skip
-    torch.testing.assert_close(rotate(x, torch.tensor(positions), base), expected,
-                               atol=1e-8, rtol=1e-8)  # fmt: skip
+    expected = torch.stack(
+        [
+            torch.stack([turned(row, p, base) for row, p in zip(rows, positions, strict=True)])
+            for rows in x
+        ]
+    )
+    torch.testing.assert_close(
+        rotate(x, torch.tensor(positions), base), expected, atol=1e-8, rtol=1e-8
+    )
 
 
 def test_the_base_is_that_of_the_paper_unless_it_is_given():

@@ -60,11 +60,15 @@ def test_join_pieces_adds_to_a_word_and_averages_from_it():
 
 def test_found_leaves_out_itself_and_the_ends():
     #                    [CLS]  the   cold  creek [SEP]
-    w = torch.tensor([[0.2, 0.2, 0.2, 0.2, 0.2],
-                      [0.5, 0.2, 0.05, 0.15, 0.1],  # the → creek
-                      [0.1, 0.3, 0.4, 0.1, 0.1],    # cold → the
-                      [0.0, 0.1, 0.2, 0.4, 0.3],    # creek → cold, not [SEP]
-                      [0.2, 0.2, 0.2, 0.2, 0.2]])  # fmt: skip
+    w = torch.tensor(
+        [
+            [0.2, 0.2, 0.2, 0.2, 0.2],
+            [0.5, 0.2, 0.05, 0.15, 0.1],  # the → creek
+            [0.1, 0.3, 0.4, 0.1, 0.1],  # cold → the
+            [0.0, 0.1, 0.2, 0.4, 0.3],  # creek → cold, not [SEP]
+            [0.2, 0.2, 0.2, 0.2, 0.2],
+        ]
+    )
     assert heads.found(w, [(1, 3), (2, 3), (3, 2)]).tolist() == [True, False, True]
     assert heads.found(w[None], []).shape == (1, 0)
     assert w[1, 1] == 0.2, "the weights themselves must not change"

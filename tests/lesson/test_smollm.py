@@ -69,10 +69,16 @@ def published(tmp_path_factory):
     shapes = {"token_embd": ((len(TOKENS), d), 8), "output_norm": ((d,), 0)}
     for i in range(s["N_LAYERS"]):
         layer = {
-            "attn_norm": (d,), "ffn_down": (d, s["D_HIDDEN"]), "ffn_gate": (s["D_HIDDEN"], d),
-            "ffn_up": (s["D_HIDDEN"], d), "ffn_norm": (d,), "attn_k": (kv, d),
-            "attn_output": (d, d), "attn_q": (d, d), "attn_v": (kv, d),
-        }  # fmt: skip
+            "attn_norm": (d,),
+            "ffn_down": (d, s["D_HIDDEN"]),
+            "ffn_gate": (s["D_HIDDEN"], d),
+            "ffn_up": (s["D_HIDDEN"], d),
+            "ffn_norm": (d,),
+            "attn_k": (kv, d),
+            "attn_output": (d, d),
+            "attn_q": (d, d),
+            "attn_v": (kv, d),
+        }
         kind = {1: 0, 2: 3}
         shapes |= {f"blk.{i}.{name}": (shape, kind[len(shape)]) for name, shape in layer.items()}
     exact, tensors, data = {}, b"", b""
@@ -332,21 +338,32 @@ def test_it_is_the_published_architecture_to_rounding(real):
     """Beside `transformers`, with the file's numbers; its rows of q and k turn in halves, too."""
     transformers = pytest.importorskip("transformers", reason="a maintainer's dependency")
     config = transformers.LlamaConfig(
-        vocab_size=49_152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
-        num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=8192,
-        rms_norm_eps=1e-5, tie_word_embeddings=True,
+        vocab_size=49_152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=8192,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
-    )  # fmt: skip
+    )
     theirs = transformers.LlamaForCausalLM(config).eval()
     state = {"model.embed_tokens.weight": real.words, "model.norm.weight": real.norm.weight}
     for i, layer in enumerate(real.layers):
         q, k, v = layer.attention.w_qkv.weight.split(layer.attention.parts)
         names = {
-            "self_attn.q_proj": q, "self_attn.k_proj": k, "self_attn.v_proj": v,
-            "self_attn.o_proj": layer.attention.w_o.weight, "mlp.gate_proj": layer.gate.weight,
-            "mlp.up_proj": layer.up.weight, "mlp.down_proj": layer.down.weight,
-            "input_layernorm": layer.norm_1.weight, "post_attention_layernorm": layer.norm_2.weight,
-        }  # fmt: skip
+            "self_attn.q_proj": q,
+            "self_attn.k_proj": k,
+            "self_attn.v_proj": v,
+            "self_attn.o_proj": layer.attention.w_o.weight,
+            "mlp.gate_proj": layer.gate.weight,
+            "mlp.up_proj": layer.up.weight,
+            "mlp.down_proj": layer.down.weight,
+            "input_layernorm": layer.norm_1.weight,
+            "post_attention_layernorm": layer.norm_2.weight,
+        }
         state |= {f"model.layers.{i}.{name}.weight": weight for name, weight in names.items()}
     left = theirs.load_state_dict(state, strict=False)
     assert left.missing_keys == ["lm_head.weight"] and not left.unexpected_keys
