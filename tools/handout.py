@@ -1,10 +1,11 @@
-"""What a teacher hands out besides the notebooks: slides, paper, graders' sources, plain copies.
+"""What a teacher needs besides the notebooks: slides, paper, graders' sources, copies, lessons.
 
     python tools/handout.py slides [--all] [NUMBER ...]        build/slides/NN_….slides.html
     python tools/handout.py print [--short] [NUMBER ...]       build/print/NN_….html
     python tools/handout.py nbgrader [NUMBER ...]              build/nbgrader/source/…
     python tools/handout.py otter [NUMBER ...]                 build/otter/…
     python tools/handout.py learners [--no-solutions] [NUMBER ...]   build/learners/…, bare
+    python tools/handout.py lessons                            build/lessons/….html, by plan
 
 All of it is made from the stored notebooks; nothing is run. Slides hold the open thread, with --all
 the second readings too; paper holds both, with --short the open thread. Both are single files that
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode, v4
 
+import lessons
 import notebooks
 from from_npm import BUILD, fetch
 from mha_course.base.notebook import stated_minutes, tagged, without_folds
@@ -128,6 +130,12 @@ def main() -> None:
         "otter": (otter, "otter", ".ipynb"),
         "learners": (for_learners, "learners", ".ipynb"),
     }
+    if sys.argv[1:] == ["lessons"]:
+        (BUILD / "lessons").mkdir(parents=True, exist_ok=True)
+        for name, text in lessons.written((notebooks.FOLDER / "TEACHING.md").read_text("utf-8")):
+            (BUILD / f"lessons/{name}.html").write_text(text, encoding="utf-8")
+            print(f"build/lessons/{name}.html")
+        return
     if not sys.argv[1:] or sys.argv[1] not in forms:
         raise SystemExit(__doc__)
     make, folder, ending = forms[sys.argv[1]]

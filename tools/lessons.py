@@ -1,0 +1,139 @@
+"""A page for each session of each plan: what it is for, its clock, what one asks, what to drop.
+
+    python tools/handout.py lessons        build/lessons/sessions_of_45_minutes.html, …
+
+All of it is computed from the plans in TEACHING and the notebooks, by the formula of `minutes`.
+"""
+
+import re
+from collections.abc import Iterator
+from math import floor
+from typing import NamedTuple
+
+from nbformat import NotebookNode
+
+import minutes
+import notebooks
+from mha_course.base.notebook import EXPLORER, heading, open_thread, stated_minutes, tagged
+from mha_course.pages.worksheets import page
+
+SPARE = 10  # minutes for what a class asks by itself
+PLAN = re.compile(r"### ([^\n]*?(\d+) minutes)\n(.*?)(?=\n##)", re.S)
+ROW = re.compile(r"^\| (\d+) \| ([^|]*\d\d\b[^|]*) \| \d+ \| [^|]* \| ([^|]*) \|$", re.M)
+ABLE = re.compile(r"^By the end (.*?)$", re.M)
+SAID = "Say it first"
+
+
+class Section(NamedTuple):
+    book: str
+    name: str
+    minutes: float
+    does: str
+    exercise: int  # minutes that are stated
+
+
+class Lesson(NamedTuple):
+    """One session; `drops` are what can go, and the minutes it gives, until ten are spare."""
+
+    number: str
+    parts: str
+    able: list[str]
+    clock: list[tuple[int, Section]]
+    asks: list[tuple[str, str, list[list[str]]]]
+    spare: int
+    drops: list[tuple[str, int]]
+    question: str
+
+
+def plans(guide: str) -> Iterator[tuple[str, list[Lesson]]]:
+    """(title, lessons) of each plan of the guide."""
+    books = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
+    asked = {part[:2]: minutes.QUESTION_TABLE.findall(part) for part in guide.split("### ")}
+    for title, length, plan in PLAN.findall(guide):
+        whole = title.startswith("Everything")
+        yield title, [_lesson(row, int(length), whole, books, asked) for row in ROW.findall(plan)]
+
+
+def _lesson(
+    row: tuple[str, ...],
+    length: int,
+    whole: bool,
+    books: dict[str, NotebookNode],
+    asked: dict[str, list[tuple[str, str]]],
+) -> Lesson:
+    number, parts, question = row
+    clock, able, asks = [], [], []
+    now = float(minutes.OPENING)
+    if parts.startswith("from memory"):
+        clock.append(
+            (round(now), Section("", "Three exercises from memory", minutes.RECALL, "", 0))
+        )
+        now += minutes.RECALL
+    for book, start, end, also in minutes.PART.findall(parts):
+        cells = books[book].cells if whole else open_thread(books[book].cells)
+        cells = minutes.between(cells, start, end) + minutes.fold(books[book], also)
+        able.append(
+            f"You go on with “{start}”."
+            if start
+            else f"By the end {ABLE.search(cells[0].source)[1]}"
+        )
+        for section in _sections(book, cells, asked[book]):
+            clock.append((round(now), section))
+            now += section.minutes
+        lines = "\n".join(["", *(cell.source.removeprefix("## ") for cell in cells)])
+        for before, rows in asked[book]:
+            if f"\n{before}" in lines:
+                pairs = [line.strip("| ").split(" | ") for line in rows.splitlines()]
+                asks.append((book, before, pairs))
+    rest = minutes.BREAK if now > minutes.UNBROKEN else 0
+    spare, drops = floor(length - now - rest), []
+    could = [*_droppable([section for _, section in clock], asks)]
+    while could and (lacks := SPARE - spare - sum(gives for _, gives in drops)) > 0:
+        # The smallest that is enough, or else the largest.
+        best = min(could, key=lambda drop: (drop[1] < lacks, abs(drop[1] - lacks)))
+        could.remove(best)
+        drops.append(best)
+    parts = re.sub(r"\*([^*]+)\*", r"“\1”", parts)
+    return Lesson(number, parts, able, clock, asks, spare, drops, question)
+
+
+def _sections(
+    book: str, cells: list[NotebookNode], asked: list[tuple[str, str]]
+) -> Iterator[Section]:
+    starts = [i for i, cell in enumerate(cells) if i == 0 or heading(cell)[0]]
+    for at, end in zip(starts, [*starts[1:], len(cells)], strict=True):
+        part = cells[at:end]
+        code = [cell for cell in part if cell.cell_type == "code"]
+        texts = "\n".join(cell.source for cell in part if cell.cell_type == "markdown")
+        exercise = stated_minutes(texts) if any(tagged(c, "exercise") for c in code) else 0
+        does = {
+            "guess": any(tagged(cell, "prediction") for cell in code),
+            "move": any(EXPLORER.search(cell.source) for cell in code),
+            f"write, {exercise} minutes": exercise,
+            "test a claim": any(tagged(cell, "claim") for cell in code),
+            "say aloud": heading(part[0])[1] == SAID,
+        }
+        level, name = heading(part[0])
+        name = "the title, and its question" if level == 1 else name
+        words = ", ".join(word for word, there in does.items() if there) or "read and run"
+        yield Section(book, name, minutes.in_class(part, asked), words, exercise)
+
+
+def _droppable(sections: list[Section], asks: list) -> Iterator[tuple[str, int]]:
+    """What can go, and the whole minutes that it gives."""
+    if said := [section for section in sections if section.name == SAID]:
+        yield f"{SAID}: at home", floor(sum(section.minutes for section in said))
+    if aloud := sum(len(rows) for *_, rows in asks):
+        yield "the questions aloud: each guesses in the boxes", floor(minutes.ALOUD * aloud)
+    for section in sections:
+        if section.exercise:
+            yield f"“{section.name}” is begun in class, and finished at home", section.exercise // 2
+        elif section.name not in (SAID, "What you now know"):
+            yield f"“{section.name}”: the verdict or the picture alone", floor(section.minutes / 2)
+
+
+def written(guide: str) -> Iterator[tuple[str, str]]:
+    """(name of a file, page) for each plan."""
+    for title, lessons in plans(guide):
+        name = re.sub(r"\W+", "_", title.lower())
+        yield name, page("lessons.html.j2", title=title, lessons=lessons, needed=SPARE)
