@@ -232,7 +232,7 @@ def _first(text: str) -> str:
 
 def _some(names: Iterable[str]) -> str:
     first, more = [*names][:4], [*names][4:]
-    return ", ".join(first) + (f" and {len(more)} more" if more else "")
+    return "; ".join(first) + (f" and {len(more)} more" if more else "")  # "Lovelace, Ada" is one
 
 
 def _handed_in(rows: list[Row]) -> str:

@@ -115,9 +115,9 @@ def _output(cell: NotebookNode) -> NotebookNode:
             )
             output.data["text/html"] = html.replace("</summary><div ", later)
     large = any("text/html" in output.get("data", {}) for output in cell.outputs)
-    hidden = {"slideshow": {"slide_type": "-" if large else "fragment"}}
-    hidden["transient"] = {"remove_source": True}
-    return v4.new_code_cell("", outputs=cell.outputs, metadata=hidden)
+    hidden = {"slide_type": "-" if large else "fragment"}
+    metadata = {"slideshow": hidden, "transient": {"remove_source": True}}
+    return v4.new_code_cell("", outputs=cell.outputs, metadata=metadata)
 
 
 def slides(notebook: NotebookNode, name: str, **reveal: str) -> str:
