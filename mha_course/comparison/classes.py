@@ -1,14 +1,13 @@
 """Classes, right and wrong, with a module's own weights; and which of them give its outputs."""
 
-import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import permutations, product
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mha_course.collection import shipped
@@ -20,7 +19,19 @@ from mha_course.comparison.subject import digits
 
 RIGHT = Bug("right", "", "", (), "", True, ())
 USUAL = r"|`\w+` is read as \(h, \d, d_k\) of (q, k, v|k, v|q, k)"  # what a usual reading notes
+NO_MIXING = ("scale", "weights", "layer", "heads", "fused")  # kinds that let no token see another
+UNSEEN = {"mask convention": slice(-1), "mask moved": slice(1, None)}  # queries that have a key
 Run = tuple[Tensor, Tensor]  # an input, and the module's output
+
+
+class Linear(NamedTuple):
+    """PyTorch's takes longer to make than to run."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
 
 
 class Candidate(NamedTuple):
@@ -35,53 +46,38 @@ class Candidate(NamedTuple):
         """Of its mistakes; none where it is right."""
         return [*self.reading.mistakes, *self.bug.name.split(", ") * (self.bug is not RIGHT)]
 
+    def layer(self, letter: str) -> Linear:
+        """W^Q, W^K, W^V or W^O as it is read."""
+        rows = self.reading.rows[letter]
+        return Linear(rows[:, :-1], rows[:, -1])
+
     def output(self, x: Tensor, blocked: Tensor | None = None) -> Tensor:
         """Its output; `blocked` beside what it blocks by itself."""
-        module = copy.copy(_without_weights(x.shape[2], self.reading.h))
-        module.__class__ = self.bug.build  # no mistake changes how the layers are made
-        for letter, rows in self.reading.rows.items():
-            own = getattr(module, f"w_{letter}")._parameters
-            own["weight"], own["bias"] = rows[:, :-1], rows[:, -1]
+        module = object.__new__(self.bug.build)  # no mistake changes how the layers are made
+        vars(module).update(n_heads=self.reading.h, training=False)
+        vars(module).update({f"w_{letter}": self.layer(letter) for letter in self.reading.rows})
         if self.causal:
             later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
             blocked = later if blocked is None else later | blocked
-        return module(x, blocked)
+        return module.forward(x, blocked)
 
     def masked(self, x: Tensor, blocked: Tensor | None, mistake: str = "") -> Tensor:
         """What it must give of a mask, not causal by itself; or with one mistake more."""
-        if mistake == "mean":
-            flat = self.reading.rows | {"k": torch.zeros_like(self.reading.rows["k"])}
-            reading = self.reading._replace(rows=flat)
-            return self._replace(reading=reading, causal=False).output(x, blocked)
         bug = both(self.bug, OWN.get(mistake) or shipped.bug(mistake)) if mistake else self.bug
         try:
             return self._replace(bug=bug, causal=False).output(x, blocked)
         except ValueError:  # the two do not go together in one class
             return torch.full_like(x, torch.nan)
 
-    def digits(self, x: Tensor, y: Tensor) -> int:
-        """To how many digits, of y's largest number, it gives y."""
-        return self.agree(self.output(x), y)
-
-    def agree(self, own: Tensor, y: Tensor) -> int:
-        if self.causal and self.bug.kind == "mask convention":  # the last sees nothing: any fill
-            own, y = own[:, :-1], y[:, :-1]
-        return digits(own, y)
+    def digits(self, x: Tensor, y: Tensor) -> float:
+        """To how many digits it gives y, where a query has a key: else any fill may stand."""
+        rows = UNSEEN.get(self.bug.kind * self.causal, slice(None))
+        return digits(self.output(x)[:, rows], y[:, rows])
 
     def largest_score(self, x: Tensor) -> float:
-        q, k = (
-            x @ self.reading.rows[letter][:, :-1].T + self.reading.rows[letter][:, -1]
-            for letter in "qk"
-        )
-        q, k = (part.unflatten(-1, (self.reading.h, -1)).transpose(1, 2) for part in (q, k))
+        heads = (self.layer(letter)(x).unflatten(-1, (self.reading.h, -1)) for letter in "qk")
+        q, k = (part.transpose(1, 2) for part in heads)
         return ((q @ k.mT).abs().max() / q.shape[-1] ** 0.5).item()
-
-
-@lru_cache
-def _without_weights(d_model: int, h: int) -> nn.Module:
-    """To make layers takes longer than to run them."""
-    with torch.device("meta"):
-        return shipped.right()(d_model, h).eval()
 
 
 def both(one: Bug, two: Bug) -> Bug:
@@ -125,7 +121,9 @@ def fitting(
     def each(bugs: Iterable[Bug], readings: Iterable[Reading]) -> Iterator[Candidate]:
         for bug, reading, causal in product(bugs, readings, (False, True)):
             missing = bug.kind == "layer missing" and "w_o" not in reading.roles
-            if (causal or not bug.kind.startswith("mask")) and not missing:
+            mixes = not all(kind.startswith(NO_MIXING) for kind in bug.kind.split(", "))
+            shows = causal if bug.kind.startswith("mask") else mixes or causal != sees
+            if shows and not missing and (bug is not RIGHT or causal != sees):
                 yield Candidate(bug, causal, reading)
 
     def others() -> Iterator[Reading]:

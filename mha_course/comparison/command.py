@@ -35,12 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--layers", metavar="w_q=NAME,…", help="where w_q, w_k, w_v (or w_qkv) and w_o are"
     )
-    parser.add_argument(
-        "--ignore",
-        default="",
-        metavar="NAME,…",
-        help="what is meant, and parameters left alone",
-    )
+    parser.add_argument("--ignore", default="", metavar="NAME,…", help="what is meant")
     parser.add_argument("--n-heads", type=int, help="h, where the module does not say it")
     args = parser.parse_args(argv)
     try:

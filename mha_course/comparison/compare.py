@@ -6,9 +6,10 @@ tried further (`trials`, `masks`), and what was found (`findings`) is judged her
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import combinations
 from typing import Any, Literal
 
 import torch
@@ -17,28 +18,23 @@ from torch import Tensor, nn
 from mha_course.collection import shipped
 from mha_course.comparison import layers as layers_of
 from mha_course.comparison.classes import RIGHT, Candidate, fitting
-from mha_course.comparison.findings import Comparison, Finding
+from mha_course.comparison.findings import WORDS, Comparison, Finding
 from mha_course.comparison.handed import Slot
 from mha_course.comparison.layers import Roles
-from mha_course.comparison.masks import BOOLS, FEW, Masks, Taken
+from mha_course.comparison.masks import BOOLS, SMALLEST, Masks, Taken
 from mha_course.comparison.subject import Subject
-from mha_course.comparison.trials import Trials
+from mha_course.comparison.trials import FEW, Trials
 from mha_lesson.refusals import describe, require_positive_int
 
 FIRST = ((3, 7), (2, 5))  # B and T of what every candidate is tried on
-SMALLEST = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (2, 3), (2, 5), (3, 7))
 CLAIMS = ("causal", "autoregressive", "mask_future", "masked")  # attributes, if True
 NO_MASKS = ("mask", "batch", "heads", "split", "merge")  # kinds beside which masks tell nothing
-OPEN = (
+OPEN = (  # what may block nothing; lengths
     torch.zeros_like,
     torch.ones_like,
     lambda given: torch.full_like(given, given.max()),
     lambda given: torch.full_like(given, given.max() + 1),
-)  # what may block nothing; lengths
-UNKNOWN = """other orders of rows and of layers were tried. Compare the part without a norm, a \
-residual path or positions: `call` may leave them out."""
-NOT_TRIED = ("another h or d_model", "other lengths", "other numbers", "half precision",
-             "another device", "keys of another sequence", "a cache")  # fmt: skip
+)
 
 
 @contextmanager
@@ -118,12 +114,12 @@ class _Decision:
     def __init__(
         self, subject: Subject, causal: bool | None, true_means: str | None, ignore: set[str]
     ) -> None:
-        self.subject, self.ignore, self.true_means = subject, ignore, true_means
+        self.subject, self.true_means, self.ignore = subject, true_means, ignore
         parts = [vars(part) for part in subject.module.modules()]
         says = [name for part in parts for name in CLAIMS if part.get(name) is True]
-        self.claim = f"`{says[0]}`" if says and causal is None else ""
+        self.claim = f" Its `{says[0]}` is True." if says and causal is None else ""
         self.demanded = True if self.claim else causal
-        self.findings, self.notes, self.masks = list[Finding](), list[str](), list[str]()
+        self.findings, self.notes, self.sees = list[Finding](), list[str](), False
 
     def read(self, layers: Mapping[str, str | Sequence[str]] | None, n_heads: int | None) -> None:
         """Finds the layers, d_model and h, and runs it once with new weights."""
@@ -138,9 +134,7 @@ class _Decision:
                     self.ways = layers_of.options(matrices, live, self.d_model)
                 self.own = layers_of.parameters_of(subject.module, self.ways)
                 layers_of.draw(self.own, self.d_model)
-                self.inputs = [
-                    shipped.draw(*size, self.d_model, seed=i) for i, size in enumerate(FIRST)
-                ]
+                self.inputs = [self._drawn(*size, seed=i) for i, size in enumerate(FIRST)]
                 subject.start(self.inputs[0])
                 break
             except ValueError as error:
@@ -157,49 +151,74 @@ class _Decision:
         self.sure = sure and self.h is not None
         self.heads = sorted(divisors, key=lambda n: n != h)
 
+    def _drawn(self, B: int, T: int, seed: int | None = None) -> Tensor:
+        return shipped.draw(B, T, self.d_model, seed=B + T if seed is None else seed)
+
     def made(self) -> Comparison:
         """What it is, and why."""
-        subject, x = self.subject, self.inputs[0]
-        self.slots = [s for s in subject.slots(x) if s.name not in self.ignore]
+        subject, x, meant = self.subject, self.inputs[0], f"True = {self.true_means}"
+        slots = [s for s in subject.slots(x) if s.name not in self.ignore]
         if (how := subject.repeats(x)) is not None:
             return Comparison("drawn", seen=(how,))
-        if not (best := self._fitting()):
+        if not (best := self._fitting(slots)):
             return Comparison(seen=(*subject.notes, *self._unknown()))
-        said = " and ".join(slot.said for slot in subject.opened)
-        self.notes += [f"Other masks stand where `call` gives {said}."] * bool(said)
+        if subject.opened:
+            given = " and ".join(slot.said for slot in subject.opened)
+            self.notes.append(f"Other masks stand where `call` gives {given}.")
         trials = Trials(subject, best, [(x, subject(x)) for x in self.inputs], self.own)
         part, c = trials.run(), trials.c
-        agreed = min(c.digits(x, y) for x, y in trials.runs)
-        self._found(Finding(name, call=self._smallest(c)) for name in c.names)
-        self._found([Finding(trials.dropped)] * bool(trials.dropped))
-        self._causality(c)
+        agreed = int(min(c.digits(x, y) for x, y in trials.runs))
+        smallest = (size for size in SMALLEST if self._wrong(c, self._drawn(*size)))
+        call = f"x {(*size, self.d_model)}" if c.names and (size := next(smallest, None)) else ""
+        self._found(*(Finding(name, call=call) for name in c.names))
+        self._found(*[Finding(trials.dropped)] * bool(trials.dropped))
+        if self.demanded not in (None, c.causal):
+            call = f"x (1, 2, {self.d_model}): token 0 sees token 1.{self.claim}"
+            name, call = ("causal", "") if c.causal else ("not_causal", call)
+            self._found(Finding(name, call=call))
+        taken, said = list[Taken](), " and ".join(slot.said for slot in slots)
         if part or c.bug.kind.startswith(NO_MASKS):
-            trials.untried += ["masks"] * bool(self.slots)
+            trials.untried += ["masks"] * bool(slots)
         else:
-            self._masks(c, trials)
+            taken += Masks(trials).taken(slots)
+            trials.tried += [f"masks by {said}"] * bool(said)
+        for one in taken:
+            self._found(*one.findings)
+            self.notes += one.notes
+            other = [f for f in one.forms if f.meaning in {*BOOLS} - {meant}]
+            if self.true_means and other and not one.findings:
+                self._found(Finding("mask_inverted", f"{one.slot.said} {other[0].axes}"))
         part = self._noted(trials, part)
+        if trials.leaks and trials.below < FEW and not self.findings:
+            where = f"x where scores reach {trials.below:,.0f}: token 0 sees the last one"
+            self._found(Finding("mask_leaks", call=where))
         names = list(dict.fromkeys(f.name for f in self.findings))
         if part or (trials.below < FEW and not names):
             names = ["partly"]
         tried = f"Tried in {str(subject.dtype).removeprefix('torch.')}: {'; '.join(trials.tried)}."
-        not_tried = f"Not tried: {'; '.join([*trials.untried, *NOT_TRIED])}."
+        not_tried = f"Not tried: {'; '.join([*trials.untried, WORDS['not_tried']])}."
         return Comparison(
             ", ".join(names) or "right",
             agreed,
             c.causal,
             trials.below,
-            (*self.masks,),
+            tuple(str(one) for one in taken if one.forms or one.flag),
             (*self.notes, *subject.notes),
             (*self.findings,),
             (tried, not_tried),
         )
 
-    def _fitting(self) -> list[Candidate]:
+    def _wrong(self, c: Candidate, x: Tensor) -> bool:
+        """Whether a right class gives something else."""
+        return c._replace(bug=RIGHT).digits(x, self.subject(x)) < self.subject.same
+
+    def _fitting(self, slots: list[Slot]) -> list[Candidate]:
         """Who gives its outputs: as it is called, or with masks that `call` gives opened."""
         subject, x = self.subject, self.inputs[0]
-        given = [s for s in self.slots if s.given and not isinstance(s.default, bool)]
-        ways: list[tuple[dict[Slot, Any], bool]] = [({}, False), ({}, True)]
-        ways[1:1] = [(dict.fromkeys(given, how), False) for how in OPEN if given]
+        given = [s for s in slots if s.given and not isinstance(s.default, bool)]
+        some = (part for n in range(len(given)) for part in combinations(given, n + 1))
+        opened = [(dict.fromkeys(part, how), False) for part in some for how in OPEN]
+        ways: list[tuple[dict[Slot, Any], bool]] = [({}, False), *opened, ({}, True)]
         search = partial(fitting, subject.module, self.ways, self.heads, self.h is not None)
         for subject.opened, deep in ways:
             with suppress(ValueError):
@@ -213,7 +232,7 @@ class _Decision:
         subject.opened = {}
         return []
 
-    def _found(self, findings: Iterable[Finding]) -> None:
+    def _found(self, *findings: Finding) -> None:
         """What counts is found; what is meant, or not asked for, is only told."""
         for finding in findings:
             lost = finding.name == "causality_lost"
@@ -222,38 +241,6 @@ class _Decision:
                 self.findings.append(finding)
             else:
                 self.notes.append(str(finding).splitlines()[0])
-
-    def _causality(self, c: Candidate) -> None:
-        if self.demanded not in (None, c.causal):
-            why = f" Its {self.claim} is True." * bool(self.claim)
-            call = f"x (1, 2, {self.d_model}): token 0 sees token 1.{why}" * (not c.causal)
-            self._found([Finding("causal" if c.causal else "not_causal", call=call)])
-
-    def _smallest(self, c: Candidate) -> str:
-        """The smallest call where the right class gives something else."""
-        for B, T in SMALLEST:
-            x = shipped.draw(B, T, self.d_model, seed=B + T)
-            if c._replace(bug=RIGHT).digits(x, self.subject(x)) < self.subject.same:
-                return f"x {tuple(x.shape)}"
-        return ""
-
-    def _masks(self, c: Candidate, trials: Trials) -> None:
-        masks = Masks(self.subject, c, self.d_model, trials.below, trials.modes)
-        every = [*masks.taken(self.slots)]
-        for taken in every:
-            self._found([*taken.findings, *self._inverted(taken)])
-            self.notes += taken.notes
-        self.masks = [str(t) for t in every if t.forms or t.flag]
-        said = " and ".join(slot.said for slot in self.slots)
-        trials.tried += [f"masks by {said}"] * bool(said)
-
-    def _inverted(self, taken: Taken) -> list[Finding]:
-        meant = {"blocked": "True = blocked", "keep": "True = keep"}.get(self.true_means or "")
-        bools = {form.meaning: form for form in taken.forms if form.meaning in BOOLS}
-        if taken.findings or meant is None or not bools or meant in bools:
-            return []
-        form = next(iter(bools.values()))
-        return [Finding("mask_inverted", f"{taken.slot.said} {form.axes}")]
 
     def _noted(self, trials: Trials, part: str) -> str:
         """Sentences about how it was read, and about where it differs."""
@@ -271,12 +258,10 @@ class _Decision:
             notes.append(f"It computes sines, but gives tokens no positions: lost, as in {lost}?")
         if below < math.inf:
             notes.append(f"It gives something else where scores reach about {below:,.0f}.")
-        untried = (
-            "mask repeated" if c.causal else "mask",
-            "mask filled" if below < math.inf else "-",
-        )
-        same = [other for other in trials.best if other.reading.unusual == reading.unusual]
-        alike = {other.bug.name for other in same if not other.bug.kind.startswith(untried)}
+        untried = ("mask repeated",) if c.causal else ("mask",)
+        untried += ("mask filled",) * (below < math.inf)
+        same = [other.bug for other in trials.best if other.reading.unusual == reading.unusual]
+        alike = {bug.name for bug in same if not bug.kind.startswith(untried)}
         alike -= {*c.names, RIGHT.name}
         if c.bug.kind == "scale" and c.bug.name != "scale_n_keys":
             alike.add("any scale of the same value")
@@ -306,7 +291,7 @@ class _Decision:
             yield f"Exchanging the first two tokens {what}."
         else:
             yield "Outputs are NaN or infinite. Is a row blocked entirely, or does True mean keep?"
-        yield f"Read with h = {self.h or 'any'}: {_listed(self.ways[0])}; {UNKNOWN}"
+        yield f"Read with h = {self.h or 'any'}: {_listed(self.ways[0])}; {WORDS['unknown']}"
 
 
 def _listed(roles: Roles) -> str:

@@ -12,6 +12,7 @@ from mha_course.collection.shipped import Bug
 
 ADDED = "mask_added"
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+WORDS = TABLE["words"]
 OWN = {
     name: Bug(name, **entry, threads=(), summary="", mended=False)
     for name, entry in TABLE["bug"].items()

@@ -96,13 +96,6 @@ class Handed:
         self.entries.clear()
         yield from found
 
-    def given(self, slot: Slot) -> Any:
-        """What `call` hands over there."""
-        value = self.entry.arguments.get(slot.name) if self.entry else None
-        for key in slot.path:
-            value = value[key] if value is not None and _has(value, key) else None
-        return value
-
 
 def _is_mask(value: Any, x: Tensor) -> bool:
     """Whether it is one whatever its name says: of bools, or of tokens by tokens."""
@@ -148,10 +141,6 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
             yield from _leaves(inner, (*path, i))
     else:
         yield path, value
-
-
-def _has(value: Any, key: Any) -> bool:
-    return key in value if isinstance(value, dict) else isinstance(value, tuple | list)
 
 
 def _put(arguments: dict[str, Any], slot: Slot, new: Any, signature: inspect.Signature) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mha_course.comparison import findings
 from mha_lesson.refusals import say
 
 HEADS = (  # what h is called
@@ -93,12 +94,8 @@ def options(
                 ways.append(roles)
     if not ways:
         sizes = ", ".join(f"{name} {tuple(p.shape)}" for name, p in matrices.items())
-        raise ValueError(
-            "layers must be given, or cannot be: W^Q, W^K and W^V of h·d_k = d_model rows are not "
-            f"among {sizes or 'its parameters, which are not matrices'}. Shared or narrower keys, "
-            "heads as wide as a token, and an h·d_k other than d_model, are not compared. If they "
-            "are there under other names, say layers={'w_q': …, 'w_k': …, 'w_v': …, 'w_o': …}."
-        )
+        sizes = sizes or "its parameters, which are not matrices"
+        raise ValueError(findings.WORDS["no_layers"].format(sizes))
     return sorted(ways, key=lambda roles: "w_o" not in roles)
 
 
@@ -157,13 +154,10 @@ def readings(module: nn.Module, roles: Roles, h: int, d_model: int) -> Iterator[
     for turned in (False, True) if either else (False,):
         rows = {}
         for role, names in roles.items():
-            if role in small:
-                one = matrices[names[0]]
-                bias = biases.get(names[0], torch.zeros(len(one))).repeat(h)[:, None]
-                weight = torch.block_diag(*[one] * h)
-                rows[role] = torch.cat((weight, bias.to(weight)), dim=1).double()
-                continue
-            several = [_rows(matrices[s], d_model, role, turned and s not in linear) for s in names]
+            parts = [(matrices[name], turned and name not in linear) for name in names]
+            if role in small:  # each head's
+                parts = [(torch.block_diag(*[p] * h), False) for p, _ in parts[:1]]
+            several = [_rows(p, d_model, role, other_way) for p, other_way in parts]
             weight = torch.cat(several, dim=1 if role == "w_o" else 0)
             bias = _bias(names, role, biases, len(weight))
             rows[role] = torch.cat((weight, bias[:, None].to(weight)), dim=1).double()
@@ -227,7 +221,7 @@ def _bias(names: Sequence[str], role: str, biases: Mapping[str, Tensor], n_rows:
         named = {_letters(_role(name)): b for name, b in biases.items() if len(b) == n}
         own = [named.get(letter, torch.zeros(n)) for letter in _letters(role)]
     bias = torch.cat(own)
-    return bias if len(bias) == n_rows else torch.zeros(n_rows)
+    return bias.repeat(n_rows // len(bias)) if n_rows % len(bias) == 0 else torch.zeros(n_rows)
 
 
 def _guessed(matrices: Mapping[str, Tensor], d_model: int) -> Iterator[Roles]:

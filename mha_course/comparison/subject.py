@@ -9,11 +9,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
-from torch.overrides import TorchFunctionMode
 
-from mha_course.comparison.drops import Drops
 from mha_course.comparison.handed import Handed, Slot
 from mha_course.comparison.layers import draw
+from mha_course.comparison.watch import Watch
 from mha_lesson.refusals import describe
 
 SAME, COARSE = 5, 3  # digits that count as equal, in float64 and in float32
@@ -53,7 +52,7 @@ class Subject:
     ) -> Tensor:
         """Its output (B, T, d_model), in float64; in training nothing is dropped."""
         self.handed.instead = self.opened | dict(masks or {})
-        with torch.set_grad_enabled(training), Drops(x.shape[1]) if training else nullcontext():
+        with torch.set_grad_enabled(training), Watch(x.shape[1]) if training else nullcontext():
             try:
                 return self.run(x.clone(), training).detach()
             finally:
@@ -85,12 +84,8 @@ class Subject:
 
     @property
     def same(self) -> int:
+        """Digits that count as equal."""
         return SAME if self.dtype == torch.float64 else COARSE
-
-    @property
-    def enough(self) -> int:
-        """Digits, where inside it is coarser than outside."""
-        return COARSE if self.coarse else SAME
 
     def start(self, x: Tensor) -> None:
         """Runs it once, in float32 if it must be, and notes in which precisions it computes."""
@@ -106,7 +101,7 @@ class Subject:
                 self.module.double()
                 raise first from first.__cause__
             self.notes.append("Tried in float32 only: in float64 " + raised(first))
-        with _Watch() as watch:
+        with Watch(x.shape[1]) as watch:
             self(x)
         self.turns = watch.turns
         inside = sorted(str(dtype) for dtype in watch.dtypes - {self.dtype, torch.float64})
@@ -117,17 +112,21 @@ class Subject:
             )
             self.notes.append(f"Inside, it computes in {' and '.join(inside)}, too{coarse}.")
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Its parameters and buffers."""
+        return dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+
     @contextmanager
     def restored(self) -> Iterator[None]:
         """Its weights and their precision are afterwards what they were."""
-        kept = [t.clone() for t in (*self.module.parameters(), *self.module.buffers())]
+        kept = {n: t.clone() for n, t in self.tensors().items()}
         try:
             yield
         finally:
             self.module.to(self.dtype)
-            own = (*self.module.parameters(), *self.module.buffers())
-            for tensor, before in zip(own, kept, strict=True):
-                tensor.copy_(before)
+            own = self.tensors()
+            for name, before in kept.items():  # a buffer may have been made anew
+                own[name].data = before
 
     def live(self, matrices: Mapping[str, Tensor], d_model: int) -> dict[str, Tensor]:
         """Of these, the ones that change its output; all where it does not run yet."""
@@ -163,15 +162,15 @@ class Subject:
             return "Often it is dropout, as in karpathy/nanoGPT#240."
         return "It is not by chance: something is kept from one call to the next."
 
-    def draws(self, x: Tensor, drawn: float | None = None, but: str = "") -> tuple[Tensor, Drops]:
+    def draws(self, x: Tensor, drawn: float | None = None, but: str = "") -> tuple[Tensor, Watch]:
         """Its output in training where nothing is dropped, and what would have been."""
-        with Drops(x.shape[1], drawn, but) as drops:
-            return self.run(x.clone(), True).detach(), drops
+        with Watch(x.shape[1], drawn, but) as watch:
+            return self.run(x.clone(), True).detach(), watch
 
     def in_float32(self, x: Tensor) -> tuple[Tensor, list[str]]:
         """Its output in float32, and the half precisions that it computes in there."""
         kept = self.dtype
-        with self.restored(), _Watch() as watch:
+        with self.restored(), Watch(x.shape[1]) as watch:
             self.module.float()
             self.dtype = torch.float32
             try:
@@ -187,32 +186,9 @@ def raised(error: ValueError) -> str:
     return f"`call` raised {type(cause).__name__}: {said}"
 
 
-def digits(own: Tensor, y: Tensor) -> int:
-    """To how many digits, of y's largest number, they agree."""
-    far = ((own - y).abs().max() / y.abs().max()).item() if y.numel() else 0.0
-    return int(-math.log10(max(far, 1e-16))) if math.isfinite(far) else 0
-
-
-def agreement(own: Tensor, y: Tensor) -> float:
+def digits(own: Tensor, y: Tensor) -> float:
     """To how many digits of the right one's largest number two outputs agree."""
     if not y.numel():
         return 16.0
     far = ((own - y).abs().max() / own.abs().max().clamp(min=1e-300)).item()
     return -math.log10(max(far, 1e-16)) if far < 1e300 else 0.0
-
-
-class _Watch(TorchFunctionMode):
-    """Notes in which floating types anything is computed, and whether it turns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.dtypes: set[torch.dtype] = set()
-        self.turns = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        self.turns |= name in ("sin", "cos", "polar")
-        if isinstance(out, Tensor) and out.is_floating_point():
-            self.dtypes.add(out.dtype)
-        return out

@@ -32,7 +32,9 @@ class _Watch(TorchFunctionMode):
                 if isinstance(x, Tensor) and x.numel() > 1 and not x.is_meta:
                     self.seen.append((x.detach().clone(), line))
                 if not self.nan[0] and _has_nan(x) and not any(map(_has_nan, flat((args, kwargs)))):
-                    self.nan = line, getattr(func, "__name__", "").strip("_")
+                    name = getattr(func, "__name__", "").strip("_")
+                    rises = any(isinstance(y, Tensor) and y.isposinf().any() for y in flat(args))
+                    self.nan = line, name + "+∞" * (rises and name == "softmax")
         return result
 
     def _line(self) -> int:
@@ -68,6 +70,7 @@ _MAKES_NAN = {
     "takes the root of a negative number": "sqrt rsqrt pow",
     "takes the logarithm of a negative number": "log log2 log10 log1p",
     "takes the softmax of a row of nothing but −∞": "softmax",
+    "takes the softmax of a row that holds +∞": "softmax+∞",
     "divides 0 by 0, or ∞ by ∞": "div truediv true_divide rtruediv rdiv",
     "subtracts ∞ from ∞": "sub rsub",
     "adds ∞ and −∞": "add radd",

@@ -1,6 +1,7 @@
 """*Right* is said of what was tried: classes wrong somewhere, and right ones of all styles."""
 
 import math
+from functools import partial
 from itertools import product
 
 import pytest
@@ -150,6 +151,13 @@ is_causal=True | None | later | causal |  | mask_dropped
 mask | later | mask |  |  | right
 mask | later | mask | causal |  | causality_lost
 mask | later | mask | causal meant |  | right
+mask | None | ~maskPAD if mask.ndim == 2 else mask |  |  | right
+mask | None | ~maskPAD if mask.ndim == 2 else mask | blocked |  | mask_inverted
+mask | None | mask & (torch.arange(3)[:, None, None] == 0) |  |  | mask_of_one_head
+mask | torch.ones(T, T).triu(2) > 0 | mask |  |  | causal_one_more
+mask | torch.ones(T, T).triu(0) > 0 | mask |  |  | causal_one_fewer
+is_causal=False | None | None if is_causal else later | causal |  | flag_inverted
+unmasked=False | None | None if unmasked else later | causal |  | right
 mask, pad | PADDED | mask if pad is None else mask / padPAD |  | later | right
 mask, pad | PADDED | mask |  |  | mask_dropped
 mask, pad | PADDED | mask if pad is None else mask & padPAD |  |  | masks_apart
@@ -190,41 +198,63 @@ def test_true_that_is_added_blocks_nothing(meant):
     assert given.found == "mask_added", given
 
 
-ATTN = {"attn_mask": causal_mask}
-KEYS = {"key_padding_mask": lambda T: torch.arange(T) > torch.tensor([[T], [T - 2], [1]])}
-WAYS = [
-    {},
-    ATTN,
-    ATTN | {"is_causal": True},
-    ATTN | {"is_causal": True, "need_weights": False},
-    KEYS,
-    ATTN | KEYS,
+def later(x):
+    return {"mask": causal_mask(x.shape[1])}
+
+
+def padded(x):
+    lengths = torch.tensor([x.shape[1], x.shape[1] - 2, 1])[torch.arange(len(x)) % 3].clamp(min=1)
+    return {"key_padding_mask": torch.arange(x.shape[1]) >= lengths[:, None]}
+
+
+def numbers(x):
+    return {
+        "mask": torch.zeros_like(x[0] @ x[0].mT).masked_fill(causal_mask(x.shape[1]), -torch.inf)
+    }
+
+
+NOTHING, WEIGHTS = {}, ({}, {"need_weights": False}, {"average_attn_weights": False})
+WAYS = [  # of the package's class, and of PyTorch's, which mixes no kinds of masks
+    *product(
+        ["own"], (NOTHING, later, padded), ({}, {"causal": True}), ({}, {"return_weights": True})
+    ),
+    *product(["torch"], (NOTHING, padded), (NOTHING, later), WEIGHTS),
+    *product(
+        ["torch"],
+        (NOTHING, padded),
+        (later,),
+        ({"is_causal": True}, {"is_causal": True, "need_weights": False}),
+    ),
+    *product(["torch"], (numbers,), (NOTHING,), WEIGHTS),
 ]
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("given", WAYS, ids=lambda way: " ".join(way) or "nothing")
-def test_torchs_own_is_right_in_every_way_of_calling_it(given):
+@pytest.mark.one_in(10)
+@pytest.mark.parametrize(
+    "way", WAYS, ids=lambda way: " ".join(getattr(p, "__name__", str(p)) for p in way)
+)
+def test_its_own_and_torchs_class_are_right_in_every_way_of_calling_them(way):
+    name, *parts = way
+
     def call(module, x):
-        B, T = x.shape[:2]
-        own = {name: value(T) if callable(value) else value for name, value in given.items()}
-        if "key_padding_mask" in own:
-            own["key_padding_mask"] = own["key_padding_mask"][torch.arange(B) % 3]
-        return module(x, x, x, **own)
+        given = {}
+        for part in parts:
+            given |= part(x) if callable(part) else part
+        if name == "own":
+            if "key_padding_mask" in given:
+                given["mask"] = given.pop("key_padding_mask")[:, None, None]
+            return module(x, **given)
+        if "mask" in given:
+            given["attn_mask"] = given.pop("mask")
+        return module(x, x, x, **given)
 
-    found = compare(
-        nn.MultiheadAttention(D, H, batch_first=True), call, causal="attn_mask" in given
-    )
-    assert found.found == "right", found
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("options", [{"causal": True}, {"causal": True, "return_weights": True}])
-def test_the_packages_own_is_right_causal(options):
-    own = mha_lesson.MultiHeadAttention(D, H)
-    found = compare(own, lambda m, x: m(x, **options), causal=True, true_means="blocked")
-    assert found.found == "right", found
-    assert "`causal` (True = causal)" in found.masks and "return_weights" not in str(found.masks)
+    make = {
+        "own": mha_lesson.MultiHeadAttention,
+        "torch": partial(nn.MultiheadAttention, batch_first=True),
+    }
+    causal = any(part in (later, numbers) or "causal" in str(part) for part in parts)
+    found = compare(make[name](D, H), call, causal=causal, true_means="blocked")
+    assert found.found == "right" and "return_weights" not in str(found.masks), found
 
 
 END_IN_PLACE = "        out = self.w_o(context)\n        x += 1\n        return out"
