@@ -1,9 +1,9 @@
 """Multi-head attention, the subject of the course. To be read from the top:
 
-1. `textbook_attention`, the formula line by line;
+1. `textbook_attention`, the formula line by line: it needs nothing but PyTorch;
 2. `scaled_dot_product_attention`, the same for everyday use, with the weights or without;
 3. `split_heads` and `merge_heads`, by which all heads are computed at once;
-4. `MultiHeadAttention`, the module.
+4. `MultiHeadAttention`, the module: its `forward` is project, split, attend, merge, W^O.
 
 Around it stand `masks`; `refusals` of what does not fit; `execution`, for types, precision and
 speed; `conversion` of other classes' weights; `decoding`, the same for a model that writes.
@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from mha_lesson import execution
 from mha_lesson.conversion import Convertible
-from mha_lesson.masks import as_bias, settled, zeroed
+from mha_lesson.masks import as_bias, opened, with_future, zeroed
 from mha_lesson.refusals import of_attention as refusals
-from mha_lesson.refusals import require_placement
+from mha_lesson.refusals import require_output, require_placement
 
 Q = Float[Tensor, "*batch T_q d_k"]
 K = Float[Tensor, "*batch T_k d_k"]
@@ -35,6 +35,7 @@ Weights = Float[Tensor, "*batch T_q T_k"]
 Tokens = Float[Tensor, "*B T_q d_model"]
 Memory = Float[Tensor, "*B T_k d_model"]
 HeadWeights = Float[Tensor, "*B h T_q T_k"]
+Heads = Float[Tensor, "B h T d_k"]
 Mask = Bool[Tensor, "..."]  # True = blocked
 
 # 1. The formula
@@ -44,9 +45,8 @@ def textbook_attention(q: Q, k: K, v: V, mask: Mask) -> tuple[Context, Weights]:
     """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where blocked.
 
     A score is a sum of d_k products: if they are independent and have variance 1, its
-    variance is d_k. Dividing by √d_k makes it 1 again, since large scores leave the
-    softmax hardly a gradient. A softmax over no key is NaN: such a row sees all, then
-    becomes 0.
+    variance is d_k. Dividing by √d_k makes it 1 again: large scores leave the softmax
+    hardly a gradient. A softmax over no key is NaN: such a row sees all, then becomes 0.
     """
     blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries without a key
     scores = q @ k.mT / math.sqrt(q.shape[-1])  # (…, T_q, T_k)
@@ -99,7 +99,9 @@ def attend(
     q: Q, k: K, v: V, mask: Mask | None, causal: bool, dropout: float, explicit: bool
 ) -> tuple[Context, Weights | None]:
     """The context, and the weights (None unless explicit), of inputs that fit."""
-    mask, causal, blocked_rows = settled(mask, causal, q, k, explicit)
+    if causal and (explicit or mask is not None):  # causal alone: the kernel does it
+        mask, causal = with_future(mask, k), False
+    mask, blocked_rows = opened(mask, q.ndim)  # as in the textbook
     if explicit:
         weights = zeroed(attention_weights(q, k, mask), blocked_rows)
         weights = F.dropout(weights, dropout) if dropout else weights
@@ -112,7 +114,7 @@ def attend(
     return zeroed(context, blocked_rows), weights  # 0 · NaN is NaN: the context, too
 
 
-@execution.in_full_precision_by_rows
+@execution.in_full_precision_piece_by_piece
 def attention_weights(q: Q, k: K, mask: Mask | None) -> Weights:
     """softmax(Q Kᵀ / √d_k); the mask leaves each row a key."""
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (…, T_q, T_k)
@@ -126,35 +128,19 @@ def attention_weights(q: Q, k: K, mask: Mask | None) -> Weights:
 def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B {n_heads} T d_k"]:
     """Cuts the last axis into h heads and moves them before the tokens, without a copy.
 
-    Args:
-        x: (B, T, h·d_k), the heads side by side in the last axis, head 0 first.
-        n_heads: h.
-
-    Returns:
-        (B, h, T, d_k), a view of the same memory.
+    In x, (B, T, h·d_k), the heads lie side by side, head 0 first; in the view, (B, h, T, d_k),
+    a product of (T, d_k) takes each head by itself.
 
     Raises:
         TypeError, ValueError: `x` has not three axes, or h does not divide the last one.
     """
     refusals.require_split(x, n_heads)
-    return heads_of(x, n_heads)
-
-
-def heads_of(x: Float[Tensor, "*B T width"], n_heads: int) -> Float[Tensor, "_ {n_heads} T d_k"]:
-    """`split_heads` of what is checked; one sequence (T, h·d_k) becomes a batch of one."""
-    B, T, width = x.shape if x.ndim == 3 else (1, *x.shape)
-    # Behind h, so that a product of (T, d_k) takes each head by itself: (B, h, T, d_k).
+    B, T, width = x.shape
     return x.view(B, T, n_heads, width // n_heads).permute(0, 2, 1, 3)
 
 
 def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
-    """Lays the heads side by side again: the concatenation of the paper, undoing `split_heads`.
-
-    Args:
-        x: (B, h, T, d_k).
-
-    Returns:
-        (B, T, h·d_k), head 0 first.
+    """Undoes `split_heads`: lays the heads side by side, the paper's concatenation.
 
     Raises:
         TypeError, ValueError: `x` has not four axes.
@@ -174,11 +160,15 @@ class MultiHeadAttention(Convertible, nn.Module):
         heads = [textbook_attention(x @ W_q[i], x @ W_k[i], x @ W_v[i], mask)[0] for i in range(h)]
         output = torch.cat(heads, dim=-1) @ W_o
 
-    `mha(x)` is self-attention, `mha(x, memory)` cross-attention; `mha(query, key, value)` takes
-    the tokens for each role. All W^Q, W^K and W^V are the rows of one layer, for one product.
+    How it is called (`mha(query, key, value)` takes other tokens for each role):
+
+        mha = MultiHeadAttention(512, 8)  # one layer, w_qkv, holds W^Q, W^K, W^V of all heads
+        output = mha(x)  # self-attention: (B, T, 512) gives (B, T, 512)
+        output = mha(x, causal=True)  # the same, where no token sees a later one
+        output, weights = mha(x, memory, return_weights=True)  # cross-attention
 
     Attributes:
-        w_qkv: nn.Linear d_model → 3·h·d_k; rows q, then k, then v, and head 0 first in each.
+        w_qkv: nn.Linear d_model → 3·h·d_k, which gives q, then k, then v, head 0 first in each.
         w_o: nn.Linear h·d_k → d_model, the paper's W^O, transposed as in every nn.Linear.
         n_heads, d_model, d_k: the sizes; dropout: the share of weights dropped in training.
     """
@@ -262,26 +252,28 @@ class MultiHeadAttention(Convertible, nn.Module):
         value = key if value is None else value
         refusals.require_module_call(self, query, key, value, mask, causal, return_weights)
 
-        q, k, v = self._project(query, key, value)  # (B, h, T, d_k) each
+        q, k, v = self._project(*execution.as_batch(query, key, value))  # (B, h, T, d_k) each
         dropout = self.dropout if self.training else 0.0
         context, weights = attend(q, k, v, mask, causal, dropout, return_weights)
-        del q, k, v  # free their memory before W^O asks for more
-        output = execution.rows_of("w_o", self.w_o, merge_heads(context), self.d_model)
+        del q, k, v  # their memory is free before W^O asks for more
+        context = merge_heads(context)  # (B, h, T_q, d_k) -> (B, T_q, h·d_k)
+        output = self.w_o(context)  # (B, T_q, d_model)
+        require_output("w_o", output, context, self.d_model)
 
         if query.ndim == 2:
             output = output.squeeze(0)
             weights = None if weights is None else weights.squeeze(0)
         return output if weights is None else (output, weights)
 
-    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        """Q, K and V, each (B, h, T, d_k): the rows of w_qkv are h heads of each."""
+    def _project(self, query: Tokens, key: Memory, value: Memory) -> tuple[Heads, ...]:
+        """Q, K and V, split into heads."""
         h, width = self.n_heads, self.n_heads * self.d_k
-        if query is key is value:
-            rows = execution.rows_of("w_qkv", self.w_qkv, query, 3 * width)
-            return heads_of(rows, 3 * h).chunk(3, dim=1)
-        inputs = query, key, value
-        thirds = execution.thirds_of(self.w_qkv, inputs, width)  # (B, T, h·d_k) each
-        return tuple(heads_of(rows, h) for rows in thirds)
+        if query is key is value:  # one product gives all three
+            qkv = self.w_qkv(query)  # (B, T, 3·h·d_k)
+            require_output("w_qkv", qkv, query, 3 * width)
+            return split_heads(qkv, 3 * h).chunk(3, dim=1)  # the heads of q, of k, of v
+        thirds = execution.thirds_of(self.w_qkv, query, key, value, width)
+        return tuple(split_heads(third, h) for third in thirds)  # of (B, T, h·d_k) each
 
     def extra_repr(self) -> str:
         sizes = f"d_model={self.d_model}, n_heads={self.n_heads}, d_k={self.d_k}"

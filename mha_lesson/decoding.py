@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from mha_lesson.attention import attend, heads_of, merge_heads
+from mha_lesson.attention import attend, merge_heads, split_heads
 from mha_lesson.cache import KVCache, TakesCache
-from mha_lesson.execution import called_as, in_our_words, is_traced, rows_of
+from mha_lesson.execution import called_as, in_our_words, is_traced
 from mha_lesson.masks import fit_axes, out_of_reach
-from mha_lesson.refusals import require_placement
+from mha_lesson.refusals import require_output, require_placement
 from mha_lesson.refusals.of_attention import require_layer, require_step
 from mha_lesson.rotation import angles, turned
 
@@ -140,8 +140,9 @@ class GroupedQueryAttention(TakesCache):
         n_seen = 0 if cache is None else cache.length
         n_new, h, h_kv = x.shape[1], self.n_heads, self.n_kv_heads
 
-        rows = rows_of("w_qkv", self.w_qkv, x, sum(self.parts))
-        heads = heads_of(rows, h + 2 * h_kv)  # of queries, keys and values
+        qkv = self.w_qkv(x)  # (B, T_new, (h + 2·h_kv)·d_k)
+        require_output("w_qkv", qkv, x, sum(self.parts))
+        heads = split_heads(qkv, h + 2 * h_kv)  # of queries, keys and values
         q, k, v = heads.split((h, h_kv, h_kv), dim=1)
         if self.rope_base is not None:
             cos, sin = angles(n_seen, n_new, self.rope_base, heads)
@@ -160,7 +161,9 @@ class GroupedQueryAttention(TakesCache):
             beyond = out_of_reach(n_new, n_keys - n_new, self.window, x.device)
             blocked = beyond[None, None] if blocked is None else blocked | beyond
         context, weights = _attend_in_groups(q, k, v, blocked, causal, return_weights)
-        output = rows_of("w_o", self.w_o, merge_heads(context), self.d_model)
+        context = merge_heads(context)
+        output = self.w_o(context)  # (B, T_new, d_model)
+        require_output("w_o", output, context, self.d_model)
         if cache is not None:
             cache.hold(self, k, v, n_new, self.window)
         return output if weights is None else (output, weights)

@@ -5,7 +5,6 @@ Behind `attention`, which holds the formula; nothing here changes what comes out
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -15,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 
-from mha_lesson.refusals import describe
+from mha_lesson.refusals import require_output
 
 SCORES_AT_ONCE = 2**18  # 1 MiB of float32: they stay in a processor's cache
 
@@ -133,33 +132,33 @@ def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
     return weight if plain else None
 
 
-def rows_of(
-    name: str, layer: nn.Module, x: Float[Tensor, "*B T d_in"], width: int
-) -> Float[Tensor, "*B T {width}"]:
-    """What the layer of this name gives for x, or a refusal where another took its place."""
-    rows, shape = layer(x), (*x.shape[:-1], width)
-    if not isinstance(rows, Tensor) or rows.shape != shape:
-        raise ValueError(f"{name} must give a tensor of shape {shape}; it gave {describe(rows)}.")
-    return rows
+def as_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """One sequence (T, d_model) of each as a batch of one; what is one tensor stays one."""
+    if query.ndim == 3:
+        return query, key, value
+    q = query.unsqueeze(0)
+    k = q if key is query else key.unsqueeze(0)
+    return q, k, k if value is key else value.unsqueeze(0)
 
 
 def thirds_of(
-    layer: nn.Module, inputs: tuple[Tensor, Tensor, Tensor], width: int
-) -> Iterable[Float[Tensor, "*B T {width}"]]:
-    """What q's rows of the layer give for query, k's for key, v's for value."""
-    if isinstance(layer, nn.Linear) and plain_weight(layer) is not None:
-        return _thirds(layer, inputs)
-    # Hooks and adapters take part only where the layer is called, on all its rows.
-    query, key, value = inputs
-    q, k = (rows_of("w_qkv", layer, x, 3 * width) for x in (query, key))
-    v = k if value is key else rows_of("w_qkv", layer, value, 3 * width)
+    w_qkv: nn.Module, query: Tensor, key: Tensor, value: Tensor, width: int
+) -> Iterable[Float[Tensor, "B T {width}"]]:
+    """What the layer makes of query (its first third), key (second), value (third)."""
+    if isinstance(w_qkv, nn.Linear) and plain_weight(w_qkv) is not None:
+        return _third_by_third(w_qkv, (query, key, value))
+    # Hooks and adapters take part only where the layer is called, as a whole.
+    q, k = w_qkv(query), w_qkv(key)
+    v = k if value is key else w_qkv(value)
+    for output, x in ((q, query), (k, key), (v, value)):
+        require_output("w_qkv", output, x, 3 * width)
     return q[..., :width], k[..., width : 2 * width], v[..., 2 * width :]
 
 
-def _thirds(layer: nn.Linear, inputs: Iterable[Tensor]) -> Iterator[Tensor]:
+def _third_by_third(layer: nn.Linear, inputs: Iterable[Tensor]) -> Iterator[Tensor]:
     biases = (None,) * 3 if layer.bias is None else layer.bias.chunk(3)
     for x, weight, bias in zip(inputs, layer.weight.chunk(3), biases, strict=True):
-        if x.ndim == 3 and x.stride(0) == 0:  # one expanded sequence: projected once
+        if x.stride(0) == 0:  # one expanded sequence: projected once
             yield F.linear(x[:1], weight, bias).expand(x.shape[0], -1, -1)
         else:
             yield F.linear(x, weight, bias)
@@ -187,17 +186,10 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
-def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
-    """Switches autocast off: float16 ends at 65,504, and bfloat16 has only 8 bits for a score."""
-    if device.type != "meta" and torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()
-
-
 Weighing = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
-def in_full_precision_by_rows(weights_of: Weighing) -> Weighing:
+def in_full_precision_piece_by_piece(weights_of: Weighing) -> Weighing:
     """`weights_of(q, k, mask)` in at least float32, rounded to the dtype of q.
 
     Many weights, without a gradient, are computed for some queries at a time: so all
@@ -206,24 +198,31 @@ def in_full_precision_by_rows(weights_of: Weighing) -> Weighing:
 
     @wraps(weights_of)
     def weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+        # Autocast off: float16 ends at 65,504, and bfloat16 has only 8 bits a score.
+        device = "cpu" if q.is_cpu else q.device.type  # device.type is slow
+        if device != "meta" and torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return weights(q, k, mask)
+        if _in_one_piece(q, k):
+            if q.dtype.itemsize >= 4:
+                return weights_of(q, k, mask)
+            return weights_of(q.float(), k.float(), mask).to(q.dtype)
         wide = torch.promote_types(q.dtype, torch.float32)
-        with in_full_precision(q.device):
-            if _in_one_piece(q, k):
-                return weights_of(q.to(wide), k.to(wide), mask).to(q.dtype)
-            k = k.to(wide).contiguous()  # it is read again for every few queries
-            n = max(1, SCORES_AT_ONCE // (math.prod(q.shape[:-2]) * k.shape[-2]))
-            result = q.new_empty((*q.shape[:-1], k.shape[-2]))
-            for start in range(0, q.shape[-2], n):
-                some = ..., slice(start, start + n), slice(None)
-                rows = mask if mask is None or mask.shape[-2] == 1 else mask[some]
-                result[some] = weights_of(q[some].to(wide), k, rows)
-            return result
+        k = k.to(wide).contiguous()  # it is read again for every few queries
+        n = max(1, SCORES_AT_ONCE // (math.prod(q.shape[:-2]) * k.shape[-2]))
+        result = q.new_empty((*q.shape[:-1], k.shape[-2]))
+        for start in range(0, q.shape[-2], n):
+            some = ..., slice(start, start + n), slice(None)
+            mask_of_some = mask if mask is None or mask.shape[-2] == 1 else mask[some]
+            result[some] = weights_of(q[some].to(wide), k, mask_of_some)
+        return result
 
     return weights
 
 
 def _in_one_piece(q: Tensor, k: Tensor) -> bool:
-    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
-    if recorded or is_traced():  # traced sizes may be symbols
+    if is_traced():  # sizes may be symbols
         return True
-    return math.prod(q.shape[:-1]) * k.shape[-2] <= SCORES_AT_ONCE
+    if math.prod(q.shape[:-1]) * k.shape[-2] <= SCORES_AT_ONCE:
+        return True
+    return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)

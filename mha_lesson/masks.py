@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_lesson.execution import keyless_rows
 from mha_lesson.refusals import require_device, require_positive_int
-from mha_lesson.refusals.of_attention import require_lengths, require_longest, whole_lengths
+from mha_lesson.refusals.of_attention import fitting_lengths
 
 
 def causal_mask(
@@ -52,11 +52,7 @@ def padding_mask(
         ValueError: `lengths` has another shape than (B,), or one of them is outside 0 … T.
     """
     device = lengths.device if isinstance(lengths, Tensor) else torch.get_default_device()
-    lengths = whole_lengths(lengths)
-    if n_tokens is None:
-        require_longest(lengths)
-        n_tokens = int(lengths.max())
-    require_lengths(lengths, n_tokens)
+    lengths, n_tokens = fitting_lengths(lengths, n_tokens)
     positions = torch.arange(n_tokens, device=lengths.device)  # (T,)
     return (positions >= lengths[:, None])[:, None, None, :].to(device)  # (B, T) -> (B, 1, 1, T)
 
@@ -83,29 +79,28 @@ def fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
     return mask
 
 
-def settled(
-    mask: Bool[Tensor, "..."] | None,
-    causal: bool,
-    query: Float[Tensor, "*batch T_q d_k"],
-    key: Float[Tensor, "*batch T_k d_k"],
-    explicit: bool,
-) -> tuple[Bool[Tensor, "..."] | None, bool, Bool[Tensor, "..."] | None]:
-    """One mask of all that is blocked, whether the kernel blocks the future, and rows.
+def with_future(
+    mask: Bool[Tensor, "..."] | None, key: Float[Tensor, "*batch T d_k"]
+) -> Bool[Tensor, "..."]:
+    """The mask, and every key after the query's own position blocked, too."""
+    future = out_of_reach(key.shape[-2], device=key.device)
+    return future if mask is None else mask | future
 
-    The rows (…, T_q, 1) are those without a key, or None. A softmax over no key is NaN:
-    such rows see all keys, and are `zeroed` afterwards.
+
+def opened(
+    mask: Bool[Tensor, "..."] | None, n_axes: int
+) -> tuple[Bool[Tensor, "..."] | None, Bool[Tensor, "..."] | None]:
+    """The mask in n_axes axes, each row with a key; the rows that had none.
+
+    A softmax over no key is NaN: such rows see all keys, and are `zeroed` afterwards.
     """
     if mask is None:
-        if causal and explicit:
-            mask = out_of_reach(key.shape[-2], device=key.device)
-        return mask, causal, None
-    mask = fit_axes(mask, query.ndim)
-    if causal:
-        mask = mask | out_of_reach(key.shape[-2], device=key.device)
-    rows = keyless_rows(mask)
+        return None, None
+    mask = fit_axes(mask, n_axes)
+    blocked_rows = keyless_rows(mask)
     if mask.shape[-1] == 1:  # one cell a row blocks the whole row or nothing
-        return None, False, rows
-    return (mask if rows is None else mask & ~rows), False, rows
+        return None, blocked_rows
+    return (mask if blocked_rows is None else mask & ~blocked_rows), blocked_rows
 
 
 def zeroed(x: Float[Tensor, "*axes"], rows: Bool[Tensor, "..."] | None) -> Float[Tensor, "*axes"]:

@@ -63,10 +63,18 @@ class MinimalBlock(nn.Module):
         return self.w_qkv(x).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
-        B, T, d_model = x.shape
         q, k, v = self.heads(x)
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=keep, is_causal=keep is None)
-        return self.w_o(context.transpose(1, 2).reshape(B, T, d_model))
+        return self.w_o(context.transpose(1, 2).flatten(2))
+
+    def with_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        context, weights = least_function(*self.heads(x))
+        return self.w_o(context.transpose(1, 2).flatten(2)), weights
+
+
+def least_function(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = (q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1)).softmax(-1)
+    return weights @ v, weights
 
 
 class ThreeLayers(MinimalBlock):
@@ -287,6 +295,50 @@ def padding(device: str) -> None:
         print_row(", ".join(map(str, size)), way, f"{1e3 * base:.3g}", *cells)
 
 
+def small_calls(device: str, backward: bool) -> dict[str, dict[str, Callable]]:
+    B, T, d_model, h = SIZES[0]
+    x = torch.randn(B, T, d_model, device=device, requires_grad=backward)
+    qkv = torch.randn(3, B, h, T, d_model // h, device=device, requires_grad=backward).unbind()
+    mha = MultiHeadAttention(d_model, h).to(device).train(backward)
+    theirs = partial(mha.to_torch(), x, x, x, average_attn_weights=False)
+    function = {
+        "PyTorch": partial(torch._scaled_dot_product_attention_math, *qkv),
+        "ours": partial(scaled_dot_product_attention, *qkv, return_weights=True),
+        "least code": partial(least_function, *qkv),
+    }
+    module = {
+        "PyTorch": theirs,
+        "ours": partial(mha, x, return_weights=True),
+        "least code": partial(MinimalBlock(mha).with_weights, x),
+    }
+    return {"function": function, "module": module if backward else module | {FAST: theirs}}
+
+
+FAST = "PyTorch, fast path"
+
+
+def small(device: str) -> None:
+    """What a call costs beside its arithmetic: one by one, in turns, the lowest decile."""
+    size = ", ".join(map(str, SIZES[0]))
+    print(f"\nWith weights, B, T, d_model, h = {size}, float32, single calls in turns, µs:\n")
+    columns = ["PyTorch", "ours", "least code", FAST]
+    print_header("", "pass", *columns)
+    for backward in (True, False):
+        for what, calls in small_calls(device, backward).items():
+            taken: dict[str, list[float]] = {name: [] for name in calls}
+            for name in random.Random(0).choices(list(calls), k=3000 * len(calls)):
+                torch.backends.mha.set_fastpath_enabled(name == FAST)
+                run = partial(forward_and_back, calls[name]) if backward else calls[name]
+                with torch.set_grad_enabled(backward):
+                    taken[name].append(seconds_of(run, device))
+            cells = [f"{1e6 * lowest_decile(taken[c]):.0f}" if c in taken else "–" for c in columns]
+            print_row(what, "forward + backward" if backward else "forward", *cells)
+
+
+def forward_and_back(call: Callable[[], tuple[Tensor, Tensor]]) -> None:
+    call()[0].sum().backward()
+
+
 N_WRITTEN = 32
 WRITERS = [  # B, d_model, h, h_kv, tokens held, window
     (1, 64, 4, 4, 256, None),
@@ -310,12 +362,9 @@ def writing(size: tuple[int, ...], rope_base: float | None, device: str) -> tupl
     full = KVCache()
     layer(x[:, :n_held], full)
     _, k, v = least.heads(x[:, :n_held], 0)
-    torch.compiler.reset()
-    compiled = torch.compile(layer, dynamic=True)
     makers: dict[str, Callable[[], Callable[[Tensor, int], Tensor]]] = {
         "base": lambda: least,
         "ours": lambda: partial(one_step, layer, deepcopy(full)),
-        "compiled": lambda: partial(one_step, compiled, deepcopy(full)),
     }
     least.k[:, :, :n_held], least.v[:, :, :n_held] = k, v
     if window is None:
@@ -323,16 +372,25 @@ def writing(size: tuple[int, ...], rope_base: float | None, device: str) -> tupl
             makers[name] = partial(filled, make, least, k, v)
     taken: dict[str, list[float]] = {name: [] for name in makers}
     for _ in range(15):
-        for name, make in makers.items():
-            step = make()
-            start = time.perf_counter()
-            for i, token in enumerate(steps):
-                step(token, n_held + i)
-            if device == "cuda":
-                torch.cuda.synchronize()
-            taken[name].append((time.perf_counter() - start) / N_WRITTEN)
-    base = min(taken.pop("base"))
-    return 1e3 * base, {name: min(seconds) / base for name, seconds in taken.items()}
+        writers = {name: make() for name, make in makers.items()}
+        for i, token in enumerate(steps):
+            for name, step in writers.items():  # they take turns, token by token
+                taken[name].append(seconds_of(partial(step, token, n_held + i), device))
+    least = {name: lowest_decile(seconds) for name, seconds in taken.items()}
+    base = least.pop("base")
+    return 1e3 * base, {name: seconds / base for name, seconds in least.items()}
+
+
+def seconds_of(call: Callable[[], object], device: str) -> float:
+    start = time.perf_counter()
+    call()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def lowest_decile(seconds: list[float]) -> float:
+    return sorted(seconds)[len(seconds) // 10]
 
 
 def one_step(layer: GroupedQueryAttention, cache: KVCache, token: Tensor, n: int) -> Tensor:
@@ -377,8 +435,8 @@ def filled(make: Callable, least: LeastCode, k: Tensor, v: Tensor) -> Callable:
 
 def decoding(device: str) -> None:
     """`GroupedQueryAttention` beside the least code, and that with the caches of `transformers`."""
-    print(f"\nOne token in eval mode, float32, the least of 15 samples of {N_WRITTEN} tokens:\n")
-    columns = ["ours", "compiled", "DynamicCache", "StaticCache"]
+    print(f"\nOne token in eval mode, float32, the lowest decile of 15 × {N_WRITTEN}, in turns:\n")
+    columns = ["ours", "DynamicCache", "StaticCache"]
     names = "B, d_model, h, h_kv, held, window"
     print_header(names, "rotated", "least code, ms", *columns)
     for size, base in product(WRITERS, (None, 10_000.0)):
@@ -427,30 +485,27 @@ def writer(device: str) -> None:
     one, all_ = ids[:, -1:], ids
     assert torch.allclose(least(one, 127), model(all_)[:, -1], atol=1e-3)
 
-    def timed(call: Callable[[], Tensor]) -> float:
-        start = time.perf_counter()
-        call()
-        return time.perf_counter() - start
-
     calls = {
         "one token, 127 held": (lambda: least(one, 127), lambda: model(one, deepcopy(caches))),
         "128 tokens, no cache": (lambda: least(all_, 0), lambda: model(all_)),
     }
     print_header("", "least code, ms", "ours")
     for name, both in calls.items():
-        taken = [[timed(call) for call in both] for _ in range(30)]  # in turns
-        base, ours = (sorted(row)[3] for row in zip(*taken, strict=True))  # the lowest decile
+        taken = [[seconds_of(call, device) for call in both] for _ in range(30)]  # in turns
+        base, ours = (lowest_decile(list(row)) for row in zip(*taken, strict=True))
         print_row(name, f"{1e3 * base:.0f}", f"{ours / base:.2f}")
 
 
 def memory(device: str) -> None:
     print("\nMemory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MiB:\n")
-    print_header("T", "fused", "explicit", "nn.MHA, weights")
+    print_header("T", "fused", "explicit", "nn.MHA, weights", "writing layer", "window 64")
     mha = MultiHeadAttention(512, 8).to(device).eval()
+    layers = [GroupedQueryAttention(512, 8, 8, window=n).to(device) for n in (None, 64)]
     for T in (512, 1024, 2048, 4096, 8192):
         x = torch.randn(1, T, 512, device=device)
         calls = [partial(mha, x, causal=True, return_weights=which) for which in (False, True)]
         calls.append(partial(mha.to_torch(), x, x, x, average_attn_weights=False))
+        calls += [partial(layer, x) for layer in layers]
         peaks = [cost.peak_bytes(call, x.device) for call in calls]
         print_row(str(T), *(f"{peak / 2**20:,.0f}" for peak in peaks))
 
@@ -458,6 +513,7 @@ def memory(device: str) -> None:
 PARTS = {
     "speed": speed,
     "padding": padding,
+    "small": small,
     "decoding": decoding,
     "writer": writer,
     "memory": memory,

@@ -188,6 +188,13 @@ def require_ids(name: str, ids: Any, n_axes: int, axes: str, n_ids: int) -> None
         raise ValueError(f"{name} must lie between 0 and {n_ids - 1}; got {low} to {high}.")
 
 
+def require_output(name: str, output: Any, x: Tensor, width: int) -> None:
+    """What the layer of this name made of x, or a refusal where another took its place."""
+    shape = (*x.shape[:-1], width)
+    if not isinstance(output, Tensor) or output.shape != shape:
+        raise ValueError(f"{name} must give a tensor of shape {shape}; it gave {describe(output)}.")
+
+
 def require_device(name: str, device: Any) -> None:
     """A device that this machine has, or None."""
     if device is None:

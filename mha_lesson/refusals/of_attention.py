@@ -73,30 +73,27 @@ def require_attention_call(
     require_floats("query", query, "(..., T_q, d_k)")
     if not 2 <= query.ndim <= 4:
         raise ValueError(f"query must have 2, 3 or 4 axes, (..., T_q, d_k); got {describe(query)}.")
-    *batch, t_q, d_k = query.shape
+    batch = query.shape[:-2]
     for name, x, axes in (("key", key, "(..., T_k, d_k)"), ("value", value, "(..., T_k, d_v)")):
         if x is query:
             continue
         require_tensor(name, x, axes)
-        _require_no_mask(name, x)
+        _require_alike(query, name, x)
         if x.ndim != query.ndim:
             raise ValueError(f"{name} must have as many axes as query: {_got(query, name, x)}")
-        _require_alike(query, name, x)
-        if [*x.shape[:-2]] != batch:
+        if x.shape[:-2] != batch:
             raise ValueError(
                 f"query and {name} must agree in the axes before the last two "
                 f"(batch B and heads h): {_got(query, name, x)}"
             )
-    t_k, width = key.shape[-2:]
-    if d_k != width or d_k == 0:
+    if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
         raise ValueError(
             f"query and key must have one width d_k > 0, since their rows are multiplied: "
             f"{_got(query, 'key', key)}"
         )
     _require_one_length(key, value)
     require_probability("dropout", dropout)
-    B, h, *_ = *batch, 1, 1
-    _require_options(mask, causal, return_weights, query, (B, h, t_q, t_k))
+    _require_options(mask, causal, return_weights, query, key, (*batch, 1, 1)[:2])
 
 
 def require_module_call(
@@ -112,7 +109,6 @@ def require_module_call(
         if x is query and name != "query":
             continue  # self-attention: checked already
         require_tensor(name, x, axes)
-        _require_no_mask(name, x)
         if x.ndim not in (2, 3):
             raise ValueError(
                 f"{name} must have shape {axes}, or the same without B; got {describe(x)}."
@@ -126,12 +122,11 @@ def require_module_call(
             )
     _require_one_length(key, value)
     B = query.shape[0] if query.ndim > 2 else 1
-    scores = (B, layer.n_heads, query.shape[-2], key.shape[-2])
-    _require_options(mask, causal, return_weights, query, scores)
+    _require_options(mask, causal, return_weights, query, key, (B, layer.n_heads))
 
 
-def whole_lengths(lengths: Any) -> Tensor:
-    """lengths (B,) of integers, as int64, of which torch has a maximum."""
+def fitting_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
+    """lengths (B,) from 0 to n_tokens, as int64, and n_tokens, the largest of them if None."""
     if not isinstance(lengths, Tensor):
         try:
             lengths = torch.as_tensor(lengths, device="cpu")  # whatever the default is
@@ -144,42 +139,39 @@ def whole_lengths(lengths: Any) -> Tensor:
         raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
-    return lengths.long()
-
-
-def require_longest(lengths: Tensor) -> None:
-    """Lengths whose largest can be the number of tokens."""
-    if lengths.is_meta:
-        raise ValueError("n_tokens must be given where lengths has no values (meta device).")
-    if int(lengths.max()) < 1:
-        raise ValueError(
-            f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
-        )
-
-
-def require_lengths(lengths: Tensor, n_tokens: Any) -> None:
-    """Lengths from 0 to n_tokens."""
+    lengths = lengths.long()  # of which torch has a maximum
+    if n_tokens is None:
+        if lengths.is_meta:
+            raise ValueError("n_tokens must be given where lengths has no values (meta device).")
+        n_tokens = int(lengths.max())
+        if n_tokens < 1:
+            raise ValueError(
+                f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
+            )
     require_positive_int("n_tokens", n_tokens)
     if not lengths.is_meta and (int(lengths.min()) < 0 or int(lengths.max()) > n_tokens):
         raise ValueError(
             f"lengths must lie between 0 and n_tokens = {n_tokens}; got {lengths.tolist()}."
         )
+    return lengths, int(n_tokens)
 
 
 def require_tokens_for(weight: Tensor | None, d_model: int, name: str, x: Tensor) -> None:
     """Tokens (…, d_model) for projections with this `plain_weight`; without one, any floats."""
-    if x.shape[-1] != d_model:
-        raise ValueError(
-            f"{name} must be d_model = {d_model} wide in its last axis; got {describe(x)}."
-        )
     if weight is None:
-        return require_floats(name, x, "(..., d_model)")
-    if x.dtype != weight.dtype and not _autocast_takes(x, weight):
+        _require_no_mask(name, x)
+        require_floats(name, x, "(..., d_model)")
+    elif x.dtype != weight.dtype and not _autocast_takes(x, weight):
+        _require_no_mask(name, x)
         raise TypeError(
             f"{name} must have the dtype of this module's weights, {weight.dtype}; "
             f"got {describe(x)}."
         )
-    if not (x.is_cpu and weight.is_cpu) and x.device != weight.device:
+    if x.shape[-1] != d_model:
+        raise ValueError(
+            f"{name} must be d_model = {d_model} wide in its last axis; got {describe(x)}."
+        )
+    if weight is not None and not (x.is_cpu and weight.is_cpu) and x.device != weight.device:
         raise ValueError(
             f"{name} must be on the device of this module's weights, {weight.device}; "
             f"got {describe(x)}."
@@ -198,19 +190,19 @@ def _autocast_takes(*tensors: Tensor) -> bool:
 
 
 def _require_options(
-    mask: Any, causal: Any, return_weights: Any, query: Tensor, scores: tuple[int, ...]
+    mask: Any, causal: Any, return_weights: Any, query: Tensor, key: Tensor, batch: tuple[int, int]
 ) -> None:
-    """The options, for scores of shape (B, h, T_q, T_k)."""
+    """The options, for a batch of (B, h) times T_q queries and T_k keys."""
     require_bool("return_weights", return_weights)
     require_bool("causal", causal)
-    t_q, t_k = scores[2:]
+    t_q, t_k = query.shape[-2], key.shape[-2]
     if causal and t_q != t_k:
         raise ValueError(
             f"causal=True needs as many queries as keys, since it counts positions in one and the "
             f"same sequence; got T_q = {t_q} and T_k = {t_k}. Pass a mask instead."
         )
     if mask is not None:
-        require_mask(mask, query, scores)
+        require_mask(mask, query, (*batch, t_q, t_k))
 
 
 def require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
@@ -253,6 +245,7 @@ def _require_one_length(key: Tensor, value: Tensor) -> None:
 
 def _require_alike(query: Tensor, name: str, x: Tensor) -> None:
     if x.dtype != query.dtype:
+        _require_no_mask(name, x)
         raise TypeError(f"query and {name} must share one dtype: {_got(query, name, x)}")
     if not (x.is_cpu and query.is_cpu) and x.device != query.device:  # asks less, on a CPU
         raise ValueError(f"query and {name} must be on one device: {_got(query, name, x)}")
