@@ -46,7 +46,7 @@ def textbook_attention(q: Q, k: K, v: V, mask: Mask) -> tuple[Context, Weights]:
 
     A score is a sum of d_k products: if they are independent and have variance 1, its
     variance is d_k. Dividing by √d_k makes it 1 again: large scores leave the softmax
-    hardly a gradient. A softmax over no key is NaN: such a row sees all, then becomes 0.
+    hardly a gradient. A softmax over no key is NaN: such a row sees all and becomes 0.
     """
     blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries without a key
     scores = q @ k.mT / math.sqrt(q.shape[-1])  # (…, T_q, T_k)

@@ -49,7 +49,7 @@ class GroupedQueryAttention(TakesCache):
     keys and values of head i // (h / h_kv).
 
     Attributes:
-        w_qkv: nn.Linear d_model → (h + 2·h_kv)·d_k; rows q, then k, then v, head 0 first in each.
+        w_qkv: nn.Linear d_model → (h + 2·h_kv)·d_k, which gives q, then k, then v, head 0 first.
         w_o: nn.Linear h·d_k → d_model.
         d_model, n_heads, n_kv_heads, d_k: the sizes; rope_base, window: as given.
     """

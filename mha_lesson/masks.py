@@ -90,7 +90,7 @@ def with_future(
 def opened(
     mask: Bool[Tensor, "..."] | None, n_axes: int
 ) -> tuple[Bool[Tensor, "..."] | None, Bool[Tensor, "..."] | None]:
-    """The mask in n_axes axes, each row with a key; the rows that had none.
+    """The mask in n_axes axes, each row with a key; and those without, (…, T_q, 1).
 
     A softmax over no key is NaN: such rows see all keys, and are `zeroed` afterwards.
     """
