@@ -404,6 +404,14 @@ def test_a_refusal_leaves_the_cache_as_it_was():
 # ---------------------------------------------------------------- rotation
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rotate_rounds_only_its_result(dtype):
+    """Angles in the input's own dtype would double the error."""
+    x = torch.randn(5, 13, 22).to(dtype)
+    once = rotate(x.double(), torch.arange(13) + 7).to(dtype)
+    assert (rotate(x, torch.arange(13) + 7) == once).double().mean() > 0.99
+
+
 @given(
     st.integers(1, 5),
     st.lists(st.integers(-50, 10**6), min_size=1, max_size=7),
