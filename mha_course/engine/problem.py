@@ -170,7 +170,8 @@ class Problem:
         gradient: whether one has to get through to every input; False where nothing can be learnt.
         trials_by_part: takes trials apart where the answer shows what it has got in between: gives
             (a problem for a part, its trials), so that slips of several parts are found.
-        stages: in order, the steps whose results a learner's lines make, too, and what these are.
+        stages: in order, the steps whose results a learner's lines make, too, and what these are;
+            ">step" is what a step is given first.
         ready_made: functions that do all of it, or a part; a right answer that calls it hears so.
         remark: what else is worth saying of a right answer: `remark(attempt) -> str`.
         reread: the heading in its notebook where what it asks for is explained.

@@ -239,8 +239,8 @@ class Source:
             for node in self.nodes(kind):
                 line = getattr(self.parents[node] if kind is ast.Not else node, "lineno", number)
                 if number in (None, line):
-                    asked = self.parents[node].operand if kind is ast.Not else node
-                    given = getattr(getattr(asked, "test", asked), "id", "")
+                    asked = getattr(self.parents[node], "operand", getattr(node, "test", None))
+                    given = getattr(asked, "id", "")
                     return Finding(
                         "truth_of_a_tensor",
                         f"Line {line}: {wants} *one* truth value, but a tensor has many.",

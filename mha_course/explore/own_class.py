@@ -5,7 +5,6 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from html import escape
 from typing import Any
 
 import ipywidgets as widgets
@@ -148,36 +147,24 @@ class _InModel(nn.Module):
         return self.own(x, self.change(mask))
 
 
-FITS = "Your class goes into a published model here, right or wrong, once its shapes fit."
-
-
-class Line:
-    """Sentences as the last line of a cell."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(line)}</p>" for line in self.text.splitlines())
+FITS = "Your class goes into a published model here, right or wrong, once its shapes fit.\n"
 
 
 def in_model(
     kind: type[nn.Module], text: str = SENTENCE, *, label: str = "your class"
-) -> Explorer | Line:
+) -> Explorer | None:
     """The learner's class in all six layers of the published model, on a sentence to be typed.
 
-    It may be wrong, as long as its shapes fit; otherwise there is a line that says why not.
+    It may be wrong, as long as its shapes fit; otherwise a line says why not.
 
     Args:
         kind: the class of exercise 11, as far as it is written.
         text: the sentence to begin with.
         label: what the class is called.
     """
-    if said := unfit(kind):
-        return Line(said)
+    if why := unfit(kind):
+        print(why)
+        return None
     return Explorer(
         {
             "text": widgets.Text(
@@ -202,11 +189,11 @@ def unfit(kind: type[nn.Module]) -> str:
     try:
         made = _filled(kind, _stored(), BREAKS[WHOLE])(x, mask)
     except Exception as error:  # whatever a learner's lines raise
-        return f"{FITS} So far it stops with {type(error).__name__}: {error}"
+        return f"{FITS}So far it stops with {type(error).__name__}: {error}"
     if isinstance(made, Tensor) and made.shape == x.shape:
         return ""
     gives = f"shape {tuple(made.shape)}" if isinstance(made, Tensor) else f"a {type(made).__name__}"
-    return f"{FITS} So far it makes {gives} of x, {tuple(x.shape)}."
+    return f"{FITS}So far it makes {gives} of x, {tuple(x.shape)}."
 
 
 def scene(
@@ -265,30 +252,30 @@ def without_values(
     text: str = SENTENCE,
     token: str = "it",
     silent: Sequence[str] = ("creek", "dog"),
-) -> Line:
-    """Which words a token of the sentence ends nearest to, and once another token hands nothing
-    over: its value is 0 in every head and layer.
+) -> None:
+    """Says which words a token ends nearest to; then once another token hands nothing over: its
+    value is 0 in every head and layer.
 
     Args:
         kind: the class of exercise 11.
         text: the sentence; token: one of it; silent: the others, one at a time.
     """
-    if said := unfit(kind):
-        return Line(said)
+    if why := unfit(kind):
+        print(why)
+        return
     try:
         model = _model()
     except WeightsMissing as error:
-        return Line(str(error))
+        print(error)
+        return
     labels, (ids, mask) = model.encode(text).labels, model.batch([text])
-    (words, vectors), said = _words(), []
+    words, vectors = _words()
     for name in ("", *silent):
         change = Break(values=_without_value(labels.index(name))) if name else Break()
         vector = placed(kind, model, change).encoder(ids, mask)[-1][0, labels.index(token)]
         four = ", ".join(words[i] for i in (vectors @ vector).topk(4).indices.tolist())
-        said.append(
-            f"{f'without the value of “{name}”' if name else f'“{token}” is nearest to'}: {four}"
-        )
-    return Line("\n".join(said))
+        begin = f"without the value of “{name}”" if name else f"“{token}” is nearest to"
+        print(f"{begin}: {four}")
 
 
 def found(kind: type[nn.Module]) -> dict[str, int]:
