@@ -5,7 +5,7 @@ right answer that can be computed, and that it is the one that stands there, the
 """
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,7 +31,6 @@ class Question:
     wrong: Mapping[str, Choice] = field(default_factory=dict, hash=False)  # mistakes: what is true
     number: float | None = None
     computed: str = ""
-    needs: tuple[str, ...] = ()
     aloud: bool = False
     often: tuple[str, ...] = ()
 
@@ -48,10 +47,6 @@ class Question:
         """All choices, in an order of their own: the right one has no place of its own."""
         return tuple(sorted((self.right, *self.wrong))) if self.right else ()
 
-    def known_with(self, notebooks: Collection[str]) -> bool:
-        """Whether these notebooks hold all that it needs."""
-        return {self.notebook, *self.needs} <= {*notebooks}
-
 
 @cache
 def bank(source: Path = SOURCE) -> Mapping[str, Question]:
@@ -66,6 +61,6 @@ def bank(source: Path = SOURCE) -> Mapping[str, Question]:
 
 def _question(name: str, **entry: Any) -> Question:
     wrong = {label: Choice.read(*about) for label, *about in entry.pop("wrong", ())}
-    lists = {key: tuple(entry.pop(key, ())) for key in ("must", "needs", "often")}
+    lists = {key: tuple(entry.pop(key, ())) for key in ("must", "often")}
     parts: dict[str, Any] = entry | lists
     return Question(name, wrong=wrong, **parts)

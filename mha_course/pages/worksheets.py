@@ -294,7 +294,7 @@ def sheets(seed: int) -> Iterator[Sheet]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random.randrange(2**31))
             tables = [*task(**drawn)]
-        own = [q for q in bank().values() if q.known_with({book})]
+        own = [q for q in bank().values() if q.notebook == book]
         kinds = [[q for q in own if q.kind == kind] for kind in ("number", "choose", "say")]
         title = path.stem[3:].replace("_", " ").capitalize()
         asks = (inspect.getdoc(task) or "").format(**drawn)

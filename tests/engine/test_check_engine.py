@@ -521,6 +521,11 @@ def test_other_dtypes_are_tried(answer: Any, key: str, words: str) -> None:
     assert report.passed is False and report.slips[-1] == key and words in str(report)
 
 
+def test_a_fixed_dtype_is_told_after_what_else_is_wrong() -> None:
+    report = judge(_doubled(), lambda x: (2 * x.detach()).double())
+    assert report.slips == ("no_gradient", "fixed_dtype")
+
+
 def test_an_operation_that_torch_has_in_float64_only_is_no_mistake() -> None:
     def far(x: Tensor) -> Tensor:
         return 2 * x + 0 * torch.cdist(x[None], x[None]).sum()  # not there for float16

@@ -19,36 +19,6 @@ from mha_course.engine.changes import KINDS
 from mha_course.engine.compare import same
 from mha_course.engine.device import flat
 from mha_course.engine.safely import fresh
-from mha_course.exercises.nb12_styles import Layers
-
-
-class AllHeadsZeroWhereOneIsEmpty(Base):
-    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        weights = super().weights(scores, mask)
-        if mask is None or mask.ndim < 4:
-            return weights
-        return weights.masked_fill(mask.all(-1, keepdim=True).any(1, keepdim=True), 0.0)
-
-
-class EmptyIfFirstQueryIs(Base):
-    """Takes one row per head for all queries only where the mask has T rows."""
-
-    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is not None and mask.shape[-2] == 1 and mask.shape[1:2] == scores.shape[1:2]:
-            mask = mask[:, :1]
-        return super().weights(scores, mask)
-
-
-class AveragesWhereAllIsBlocked(Base):
-    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        whole = mask is not None and bool(mask.all())
-        return torch.full_like(scores, 0.1) if whole else super().weights(scores, mask)
-
-
-def test_masks_that_differ_by_head() -> None:
-    assert check.MultiHeadAttention(Base).passed
-    for wrong in (AveragesWhereAllIsBlocked, AllHeadsZeroWhereOneIsEmpty, EmptyIfFirstQueryIs):
-        assert check.MultiHeadAttention(wrong).passed is False
 
 
 class WeightsAsData(Base):
@@ -304,22 +274,6 @@ class _Stub(nn.Module):
     def forward(self, x: Any, mask: Any = None) -> Any: ...
 
 
-class _Begun(Layers):
-    def forward(self, x: Any, mask: Any = None) -> Any:
-        raise NotImplementedError
-
-
-class _WithoutOutput(_Begun):
-    def __init__(self, d_model: int, n_heads: int) -> None:
-        super().__init__(d_model, n_heads)
-        del self.w_o
-
-
-class _WithoutReturn(_Begun):
-    def forward(self, x: Any, mask: Any = None) -> Any:
-        self.w_q(x)
-
-
 class _RaisingStub(_Stub):
     def __init__(self, d_model: int, n_heads: int) -> None:
         raise NotImplementedError
@@ -328,15 +282,6 @@ class _RaisingStub(_Stub):
 @pytest.mark.parametrize("stub", [_Stub, _RaisingStub])
 def test_a_stub_class_is_not_attempted_yet(stub: Any) -> None:
     assert check.MultiHeadAttention(stub).passed is None
-
-
-@pytest.mark.parametrize(
-    ("begun", "key"),
-    [(_Begun, "forward_open"), (_WithoutOutput, "layer_names"), (_WithoutReturn, "no_return")],
-)
-def test_a_class_that_was_begun_is_told_what_is_open(begun: Any, key: str) -> None:
-    report = check.MultiHeadAttention(begun)
-    assert report.passed is False and report.slips == (key,), str(report)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

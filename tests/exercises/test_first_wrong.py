@@ -26,7 +26,8 @@ JOIN = "return self.w_o(context.transpose(1, 2).reshape(B, T, D))\n"
 TRIES = {
     "one head": (
         "weights = (q @ k.mT / math.sqrt(D)).softmax(-1)\nreturn self.w_o(weights @ v)\n",
-        "queries, keys and values are right (line 10); heads should come next, and no line makes them",
+        "queries, keys and values are right (line 10); "
+        "heads should come next, and no line makes them",
         11,
     ),
     "channels first": (

@@ -9,7 +9,7 @@ REACHED = (  # what has changed; what must run then; what need not
     ("mha_course/exercises/nb08.py", "test_check_catalogue test_classroom 08_", "tests/engine 01_"),
     ("mha_course/engine/judge.py", "tests/engine test_check_catalogue 01_", "tests/comparison"),
     ("mha_course/practice/schedule.py", "tests/practice test_from_memory 00_", "tests/engine 04_"),
-    (ROTATION, "test_states test_explorers 10_", "tests/exercises tests/comparison 09_"),
+    (ROTATION, "test_states test_claims_10 10_", "tests/exercises tests/comparison 09_"),
     ("mha_course/pictures/view.js", "tests/pictures test_explorers 05_", "tests/engine"),
     ("mha_course/collection/bank.toml", "test_bank tests/practice", "tests/engine tests/lesson"),
     ("mha_course/collection/exam.toml", "test_bank test_final_test", "tests/engine tests/explore"),

@@ -228,6 +228,7 @@ def test_jupyterlab_takes_an_address_that_is_given(given, capsys):
 def test_uv_asks_the_indexes_that_pip_is_configured_for():
     listed = """:env:.index-url='https://mirror.test/simple'
 global.index-url='https://elsewhere.test/simple'
+install.index-url='https://third.test/simple'
 global.extra-index-url='file:///a/simple https://b.test/simple'
 global.find-links='/wheels'
 global.cert='/etc/ca.crt'
@@ -239,7 +240,7 @@ global.timeout='180'
     options, environment = install.uv_options(install.pip_settings(listed))
     pairs = list(itertools.pairwise(options))
     assert ("--index-url", "https://mirror.test/simple") in pairs, "a variable counts most"
-    assert "https://elsewhere.test/simple" not in options
+    assert not {"https://elsewhere.test/simple", "https://third.test/simple"} & {*options}
     for url in ("file:///a/simple", "https://b.test/simple"):
         assert ("--extra-index-url", url) in pairs
     assert ("--find-links", "/wheels") in pairs and ("--constraint", "/etc/caps.txt") in pairs
