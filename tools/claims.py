@@ -20,11 +20,12 @@ What is often said about attention, and what came out when a notebook of this se
 computed in the notebook named.
 “no” needs a test that could have said yes; where it could not, the claim is not decided.
 Each row says what chance alone would give and where the figure lies; “exact” where chance plays
-no part. {counts}
+no part. The last column says of what it is true: what has one value there was never varied.
+{counts}
 This file is made from the notebooks by `python tools/claims.py`.
 
-| claim | stands in | notebook | holds | what is true | measured |
-|---|---|---|---|---|---|
+| claim | stands in | notebook | holds | what is true | measured | tried on |
+|---|---|---|---|---|---|---|
 """
 PLACES = Path(__file__).with_name("claim_sources.tsv")
 NAMED = re.compile(r"\b(19|20)\d\d\b|^README of")  # a paper, a repository, or this course itself
@@ -57,9 +58,9 @@ def place(claim: str) -> str:
 
 
 def row(path: Path, card: str) -> str:
-    claim, verdict, measured = (line.split(": ", 1) for line in card.splitlines())
+    claim, verdict, *rest = (line.split(": ", 1) for line in card.splitlines())
     holds, notebook = HOLDS[verdict[0]], f"[{path.stem[:2]}]({path.name})"
-    words = (claim[1], place(claim[1]), notebook, holds, verdict[1], measured[1])
+    words = (claim[1], place(claim[1]), notebook, holds, verdict[1], *(line[1] for line in rest))
     return "| " + " | ".join(word.replace("|", "\\|") for word in words) + " |\n"
 
 

@@ -1,8 +1,8 @@
 """A claim that tutorials repeat, put to the test: what was said, whether it holds, the figures."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from mha_course.base.prose import prose
 from mha_lesson.refusals import require_text, say
@@ -22,10 +22,12 @@ class Claim:
 
     `str(claim)` says the same in plain words.
 
-    >>> Claim("A lesson: “one head is enough”", False, "It takes two.", "0 of 5", exact="counted")
+    >>> said = "A lesson: “one head is enough”", False, "It takes two.", "0 of 5"
+    >>> Claim(*said, exact="counted", tried={"runs": 5})
     Claim: A lesson: “one head is enough”
     Not in general: It takes two.
     Measured: 0 of 5; exact: counted
+    Tried on: 5 runs
 
     Attributes:
         text: whose claim it is, and the claim in the words in which it is usually made:
@@ -33,11 +35,13 @@ class Claim:
         holds: the outcome of the test, computed in the notebook. False needs a test that could
             have said True; None where it could not tell the two apart.
         verdict: what is true, in a sentence that can be read by itself.
-        measured: the figures behind it, and on how much; True is shown as yes, False as no.
+        measured: the figures behind it; True is shown as yes, False as no.
         null: what chance alone would give, or the best of as many tries by chance.
         interval: where the figure lies, 95% of the time, or from the lowest run to the highest.
         exact: why chance plays no part, in place of null and interval: "one counterexample".
         power: the smallest effect that this would have shown; needed where holds is None.
+        tried: of what it is true, from the values that the cell used: {"pages": 3} is shown as
+            3 pages, {"d_k": (8, 64)} as d_k = 8, 64. What has one value was never varied.
     """
 
     text: str
@@ -48,6 +52,7 @@ class Claim:
     interval: str = ""
     power: str = ""
     exact: str = ""
+    tried: Mapping[str, int | Iterable[object]] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.holds, bool | None):
@@ -61,6 +66,11 @@ class Claim:
             power=self.power,
             exact=self.exact,
         )
+        if not (isinstance(self.tried, Mapping) and self.tried):
+            raise TypeError(f"tried must be a dict, name by name how many; got {say(self.tried)}.")
+        for name, of in self.tried.items():
+            if isinstance(of, str) or not isinstance(of, int | Iterable):
+                raise TypeError(f"tried[{name!r}] must be an int or values; got {say(of)}.")
         if not self.exact and not (self.null and self.interval):
             raise ValueError(
                 "exact must say why chance plays no part, or null and interval how much; "
@@ -93,8 +103,18 @@ class Claim:
         said = [f"{name} {figure}" for name, figure in test.items() if figure]
         return "; ".join([self.measured, *said]).replace("True", "yes").replace("False", "no")
 
+    @property
+    def tried_on(self) -> str:
+        return "; ".join(
+            f"{of:,} {name}" if isinstance(of, int) else f"{name} = {', '.join(map(str, of))}"
+            for name, of in self.tried.items()
+        )
+
     def __str__(self) -> str:
-        return f"Claim: {self.text}\n{self.word}: {self.verdict}\nMeasured: {self.figures}"
+        return (
+            f"Claim: {self.text}\n{self.word}: {self.verdict}\n"
+            f"Measured: {self.figures}\nTried on: {self.tried_on}"
+        )
 
     __repr__ = __str__
 
@@ -107,5 +127,6 @@ class Claim:
             f"<details style='margin:.3em 0'><summary style='cursor:pointer'>{GUESS}</summary>"
             f"<div style='border-left:4px solid {colour};padding-left:.8em;margin:.4em 0'>"
             f"<p style='margin:.2em 0'><strong>{self.word}:</strong> {prose(self.verdict)}</p>"
-            f"<p style='margin:.2em 0'>Measured: {prose(self.figures)}</p></div></details></div>"
+            f"<p style='margin:.2em 0'>Measured: {prose(self.figures)}</p>"
+            f"<p style='margin:.2em 0'>Tried on: {prose(self.tried_on)}</p></div></details></div>"
         )

@@ -176,14 +176,35 @@ def given(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     return (ab - ac * bc) / ((1 - ac**2) * (1 - bc**2)).sqrt()
 
 
+def turn_without_each_head(texts: list[str]) -> torch.Tensor:
+    """(6, 12), by its mean."""
+    before, means = model().sentence_vectors(texts), model().head_means(texts)
+    after = [model().vectors_without(texts, layer, means[layer]) for layer in range(6)]
+    return 1 - cosine_similarity(before, torch.stack(after), dim=-1).mean(dim=-1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [5, 6])
+def test_the_longer_a_text_the_less_is_parked_and_the_less_it_tells_what_matters(seed):
+    novel, generator = " ".join(text.northanger_abbey().split()), torch.Generator()
+    middle, agrees = [], []
+    for length, count in ((60, 12), (900, 2), (1900, 1)):
+        starts = torch.randint(len(novel) - length, (count,), generator=generator.manual_seed(seed))
+        texts = [novel[start : start + length] for start in starts.tolist()]
+        parked = torch.stack([heads.parking(model().encode(t).weights) for t in texts]).mean(dim=0)
+        middle.append(parked.median().item())
+        if length < 1000:
+            turned = turn_without_each_head(texts)
+            agrees.append(sum(map(rank_correlation, -parked, turned)) / 6)
+    assert middle[0] > 0.4 > 0.25 > middle[1] > middle[2]
+    assert agrees[0] > 0.3 and agrees[1] < agrees[0] - 0.1
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("quarter", [1, 2, 3])
 def test_the_heads_with_the_clearest_pictures_matter_most(quarter):
     """In the other quarters of the sentences, too, it hangs on the measure of clear."""
-    sentences = [s.text for s in ANNOTATED[quarter::4]]
-    before, means = model().sentence_vectors(sentences), model().head_means(sentences)
-    after = [model().vectors_without(sentences, layer, means[layer]) for layer in range(6)]
-    turned = 1 - cosine_similarity(before, torch.stack(after), dim=-1).mean(dim=-1)  # (6, 12)
+    turned = turn_without_each_head([s.text for s in ANNOTATED[quarter::4]])
     assert (turned.flatten().topk(10).indices >= 60).all()
     assert (turned[0] > turned[0, 2]).sum() < 3, "L0H2 is near the top of its own layer"
     weights = [model().encode(s.text).weights for s in ANNOTATED]

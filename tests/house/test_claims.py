@@ -1,6 +1,8 @@
 """The list of claims is the notebooks' own."""
 
+import ast
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,75 +13,94 @@ from mha_course.cells.claims import Claim
 from mha_course.pages.exporter import run
 
 WORDS = {True: "It holds", False: "Not in general", None: "Not decided"}
+claim_of = partial(Claim, "a", verdict="b.", measured="c", tried={"runs": 3})
 
 
 def test_the_list_says_what_the_notebooks_say():
     assert claims.FILE.read_text(encoding="utf-8") == claims.text(), "run: python tools/claims.py"
 
 
-def test_every_claim_has_a_verdict():
-    tagged = [
+def cells():
+    return [
         cell
         for path in notebooks.paths()
         for cell in notebooks.read(path).cells
         if "claim" in cell.metadata.get("tags", ())
     ]
-    assert len(claims.claims()) == len(tagged) > 0
+
+
+def test_every_claim_has_a_verdict_and_says_from_the_cells_values_of_what_it_is_true():
+    assert len(claims.claims()) == len(cells()) > 0
+    for cell in cells():
+        card = ast.parse(cell.source).body[-1].value
+        [tried] = [k.value for k in card.keywords if k.arg == "tried"]
+        for of in tried.values:
+            assert any(isinstance(n, ast.Name) for n in ast.walk(of)), ast.unparse(of)
 
 
 @pytest.mark.parametrize("holds", WORDS)
 def test_a_claim_says_the_same_in_words_and_in_html(holds):
     interval = Claim.span([5, 2.5, 1], places=0)
-    claim = Claim("a < b", holds, "it <depends>.", "3 & 4", "< 2", interval, "> 6")
+    figures = {"null": "< 2", "interval": interval, "power": "> 6"}
+    tried = {"a < b": (3, 5), "draws": 2000}
+    claim = Claim("a < b", holds, "it <depends>.", "3 & 4", **figures, tried=tried)
     assert str(claim) == repr(claim)
     html = claim._repr_html_()
     assert "a &lt; b" in html and "it &lt;depends&gt;." in html
     assert "Measured: 3 &amp; 4; by chance &lt; 2; interval 1 to 5; would show &gt; 6" in html
+    assert "Tried on: a &lt; b = 3, 5; 2,000 draws" in html
     for other, word in WORDS.items():
         assert (word in html) == (word in str(claim)) == (other is holds)
 
 
+@pytest.mark.parametrize("tried", [{}, [3], {"runs": "3"}, {"runs": 0.5}])
+def test_a_card_says_of_what_it_is_true(tried):
+    with pytest.raises(TypeError, match="tried"):
+        claim_of(holds=True, exact="d", tried=tried)
+
+
 def test_a_claim_that_is_not_decided_says_what_would_have_been_seen():
     with pytest.raises(ValueError, match="power"):
-        Claim("a", None, "b.", "c", exact="d")
+        claim_of(holds=None, exact="d")
 
 
 @pytest.mark.parametrize("chance", [{}, {"null": "d"}, {"interval": "e"}])
 def test_a_card_says_what_chance_would_give_or_why_there_is_none(chance):
     with pytest.raises(ValueError, match="exact"):
-        Claim("a", True, "b.", "c", **chance)
-    claim = Claim("a", True, "b.", f"c {True}, {False}", exact="d")
-    assert str(claim).endswith("Measured: c yes, no; exact: d")
+        claim_of(holds=True, **chance)
+    claim = claim_of(holds=True, measured=f"c {True}, {False}", exact="d")
+    assert str(claim).endswith("Measured: c yes, no; exact: d\nTried on: 3 runs")
     assert Claim.span([0.801, 0.799], 1) == "0.8"
 
 
 @pytest.mark.parametrize("holds", [True, False])
 def test_the_verdict_lies_folded_under_the_claim_and_nothing_before_it_tells(holds):
-    before, _, folded = Claim("a", holds, "b.", "c", exact="f")._repr_html_().partition("<details")
-    other = Claim("a", not holds, "d.", "e", exact="f")._repr_html_().partition("<details")[0]
-    assert before == other and "“a”" in before
+    before, _, folded = claim_of(holds=holds, exact="f")._repr_html_().partition("<details")
+    other = claim_of(holds=not holds, verdict="d.", measured="e", exact="f")._repr_html_()
+    assert other.startswith(before + "<details") and "“a”" in before
     summary, _, inside = folded.partition("</summary>")
     assert "Your guess" in summary and "b." not in summary
     assert "b." in inside and "Measured: c" in inside
 
 
 def test_stored_cards_are_what_claims_show_now():
-    for path in notebooks.paths():
-        for cell in notebooks.read(path).cells:
-            if "claim" in cell.metadata.get("tags", ()):
-                assert [o.data["text/html"] for o in cell.outputs] == [
-                    card_of(o.data["text/plain"]) for o in cell.outputs
-                ], cell.id
+    for cell in cells():
+        for o in cell.outputs:
+            assert o.data["text/html"] == card_of(o.data["text/plain"]), cell.id
 
 
 def card_of(words: str) -> str:
     """The card of a claim that is stored in plain words."""
-    text, verdict, measured = (line.split(": ", 1) for line in words.splitlines())
+    text, verdict, measured, tried = (line.split(": ", 1) for line in words.splitlines())
     holds = next(holds for holds, word in WORDS.items() if word == verdict[0])
     figures, *more = re.split("; (exact:|by chance|interval|would show) ", measured[1])
     said = dict(zip(more[::2], more[1::2], strict=True))
     names = {"null": "by chance", "interval": "interval", "power": "would show", "exact": "exact:"}
     given = {field: said.get(name, "") for field, name in names.items()}
+    parts = (re.match(r"([\d,]+) (.*)|(.*?) = (.*)", one) for one in tried[1].split("; "))
+    given["tried"] = {
+        p[2] or p[3]: int(p[1].replace(",", "")) if p[1] else [p[4]] for p in parts if p
+    }
     return Claim(text[1], holds, verdict[1], figures, **given)._repr_html_()
 
 

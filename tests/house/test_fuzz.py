@@ -361,7 +361,7 @@ cost.core_seconds: T=5, d_model=6, n_heads=3, core="fused", machine=cost.TEXTBOO
 cost.measure: lengths=(5,), d_model=6, n_heads=3, repeats=2, device="cpu"
 cost.median_seconds: run=lambda: None, repeats=3, device=torch.device("cpu")
 cost.peak_bytes: run=lambda: None, device=torch.device("cpu")
-claims.Claim: text="a", holds=True, verdict="b", measured="c", exact="d"
+claims.Claim: text="a", holds=True, verdict="b", measured="c", exact="d", tried={"runs": 3}
 panels.Scene: panels=[heatmap(), bars()], columns=1, caption="b", alt="c"
 panels.Heatmap: values=normal(3, 5), rows=list("abc"), columns=list("defgh"),
   blocked=normal(3, 5) > 1, limits=(-2, 2), colours="diverging", row_name="q", column_name="k",
