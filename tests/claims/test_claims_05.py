@@ -12,7 +12,6 @@ from torch.testing import assert_close
 from mha_course.collection.shipped import draw
 from mha_lesson import (
     MultiHeadAttention,
-    merge_heads,
     pretrained,
     scaled_dot_product_attention,
     split_heads,
@@ -141,22 +140,6 @@ def test_cls_has_next_to_no_value_in_eleven_heads():
     shorter = lengths[:, 0] / lengths[:, 1:].mean(dim=-1)
     assert (shorter[:11] < 0.1).all() and shorter[11] > 0.5
     assert creek.weights[11, :, 0].mean() < 0.1
-
-
-@SEEDS
-@pytest.mark.parametrize(("h", "d_k"), [(3, 5), (7, 2)])
-def test_only_a_full_matrix_mixes_heads(seed, h, d_k):
-    """By gradients: which numbers of the output depend on which head?"""
-    width = h * d_k
-    for w_o, mixes in ((draw(width, width, seed=seed), True), (torch.eye(width).double(), False)):
-        heads = draw(1, h, 1, d_k, seed=seed + 1).requires_grad_()
-        output = (merge_heads(heads) @ w_o.T)[0, 0]
-        for j in range(width):
-            (gradient,) = torch.autograd.grad(output[j], heads, retain_graph=True)
-            heard = {i for i in range(h) if gradient[0, i].abs().max() > 1e-12}
-            assert heard == (set(range(h)) if mixes else {j // d_k})
-    slab = draw(width, d_k, seed=seed)
-    assert torch.linalg.matrix_rank(draw(50, d_k, seed=seed + 2) @ slab.T) == d_k < width
 
 
 @SEEDS
