@@ -43,18 +43,20 @@ def first_wrong(attempt: Attempt) -> Finding | None:
     following = ways[reached + 1]
     shapes = {tuple(sorted(x.shape)) for x in right[following]}
     alike = [line for x, line in wrong if tuple(sorted(x.shape)) in shapes]
-    if not (wrong if reached >= 0 else alike):
+    if reached < 0 and not alike:
         return None
+    line = alike[0] if reached < 0 else wrong[0][1] if wrong else 0
+    name = stages[following]
     if reached < 0:
-        line, does = alike[0], f"Already your {_are(stages[following])} not right"
+        does = f"Already your {_are(name)} not right"
     else:
-        line, last = wrong[0][1], seen[begin][1]
-        where = f" (line {last})" if last <= line else ""
-        name = stages[following]
-        them = "them" if name.endswith("s") else "it"
+        last, them = seen[begin][1], "them" if name.endswith("s") else "it"
+        where = f" (line {last})" if last <= (line or last) else ""
         nowhere = f"{name} should come next, and no line makes {them}"
         then = f"your {_are(name)} not" if alike else nowhere
         does = f"Your {_are(stages[ways[reached]])} right{where}; {then}"
+    if not line:
+        return Finding("unfinished", f"{does}.", f"Of what is the {name} made?")
     return Finding(
         "first_wrong",
         f"{does}: the first wrong numbers come in {spoken_line(attempt, line)}.",

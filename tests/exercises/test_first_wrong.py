@@ -73,16 +73,26 @@ TRIES = {
 }
 
 
-@pytest.mark.parametrize("name", TRIES)
-def test_the_last_right_step_and_the_first_wrong_line_are_named(name):
-    lines, right, wrong = TRIES[name]
+def said_of(name, lines):
     code = CLASS + "".join(f"        {line}\n" for line in lines.splitlines())
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     cell = {"nn": nn, "math": math, "torch": torch}
     exec(compile(code, name, "exec"), cell)
-    report = str(check.MultiHeadAttention(cell["MultiHeadAttention"]))
+    return str(check.MultiHeadAttention(cell["MultiHeadAttention"]))
+
+
+@pytest.mark.parametrize("name", TRIES)
+def test_the_last_right_step_and_the_first_wrong_line_are_named(name):
+    lines, right, wrong = TRIES[name]
+    report = said_of(name, lines)
     assert f"Your {right}: the first wrong numbers come in line {wrong}, `" in report
     assert f"What goes into line {wrong}, and what should come out?" in report
+
+
+def test_what_is_still_to_come_is_named():
+    lines = HEADS + "weights = (q @ k.mT / math.sqrt(d_k)).softmax(-1)\nreturn x\n"
+    report = said_of("unfinished", lines)
+    assert "weights are right (line 12); context should come next, and no line makes it." in report
 
 
 def test_nothing_is_said_where_no_line_is_seen():
