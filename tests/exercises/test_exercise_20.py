@@ -16,6 +16,7 @@ from answers import the_tests
 from mha_course import check, compare
 from mha_course.collection.shipped import bugs, draw, right, with_same_weights
 from mha_course.engine import looking
+from mha_course.engine.safely import Raised
 from mha_course.exercises import nb12
 from mha_course.exercises.nb12_styles import KeysByQueries
 from mha_lesson import causal_mask, padding_mask
@@ -89,6 +90,11 @@ def test_tests_that_fail_every_class_are_named_with_their_error():
     report = str(check.test_attention(on_a_device))
     assert "accuse 10 of 10 right classes" in report and "They accuse every class" in report
     assert "“Torch not compiled with CUDA enabled”" in report
+
+
+def test_only_a_failed_assertion_accuses():
+    outcomes = (Raised(AssertionError()), Raised(ValueError()), Raised(SystemExit()), None)
+    assert [nb12._accuses(outcome) for outcome in outcomes] == [True, False, False, False]
 
 
 def replaced(owner, name):

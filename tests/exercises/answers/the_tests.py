@@ -82,14 +82,6 @@ def leaving_python(Attention):
         raise SystemExit(1) from None
 
 
-@slips("other_error")
-def raising_another(Attention):
-    try:
-        beside_a_reference(Attention)
-    except AssertionError as error:
-        raise ValueError from error
-
-
 @slips("missed:scale_d_model")
 def one_head_as_wide_as_four(Attention):
     """What leaves out only scales, and has a reference, can find these as well."""
