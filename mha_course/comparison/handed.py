@@ -13,6 +13,7 @@ from torch import Tensor, nn
 SAYS_MASK = re.compile("mask|causal|padding|pad$|valid|length|lens|keep|allowed|blocked|visible")
 ELSEWHERE = re.compile("encoder|cross|memory|head_mask")  # masks of what self-attention has not
 BOUND = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+OPEN = (None, True, False, inspect.Parameter.empty)  # defaults of what may be a mask or a flag
 
 
 class Slot(NamedTuple):
@@ -106,30 +107,23 @@ def _is_mask(value: Any, x: Tensor) -> bool:
 def _slots(entry: Entry, x: Tensor) -> Iterator[Slot]:
     _, *parameters = entry.signature.parameters.values()
     for p in parameters:
-        value = entry.arguments.get(p.name)
-        if p.kind in BOUND or isinstance(value, tuple | list | dict):
-            for path, inner in _leaves(value):
-                if _may_be_mask(inner, x):
-                    yield Slot(p.name, path, None, True, _is_mask(inner, x))
-            if p.kind == BOUND[1]:
-                yield from (Slot(p.name, (n,)) for n in entry.asked_for if n not in (value or {}))
-        elif isinstance(value, Tensor):
-            if SAYS_MASK.search(p.name.lower()) or _may_be_mask(value, x):
-                yield Slot(p.name, (), None, True, _is_mask(value, x))
+        value, named = entry.arguments.get(p.name), bool(SAYS_MASK.search(p.name.lower()))
+        for path, inner in _leaves(value):
+            if isinstance(inner, Tensor) and (named or _may_be_mask(inner, x)):
+                yield Slot(p.name, path, None, True, _is_mask(inner, x))
+        if p.kind == BOUND[1]:
+            yield from (Slot(p.name, (n,)) for n in entry.asked_for if n not in (value or {}))
         elif value is None and isinstance(p.default, Tensor):
-            yield from [Slot(p.name)] * bool(SAYS_MASK.search(p.name.lower()))
-        elif value is None and p.default in (None, True, False, inspect.Parameter.empty):
+            yield from [Slot(p.name)] * named
+        elif value is None and p.kind != BOUND[0] and p.default in OPEN:
             yield Slot(p.name, default=p.default)
-        elif isinstance(value, bool) and SAYS_MASK.search(p.name.lower()):
+        elif isinstance(value, bool) and named:
             yield Slot(p.name, default=value, given=True)
 
 
-def _may_be_mask(value: Any, x: Tensor) -> bool:
-    return isinstance(value, Tensor) and (
-        _is_mask(value, x)
-        or value.shape == x.shape[:2]
-        or (not value.is_floating_point() and value.shape == x.shape[:1])
-    )
+def _may_be_mask(value: Tensor, x: Tensor) -> bool:
+    lengths = not value.is_floating_point() and value.shape == x.shape[:1]
+    return _is_mask(value, x) or value.shape == x.shape[:2] or lengths
 
 
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

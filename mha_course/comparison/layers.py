@@ -26,6 +26,7 @@ WORDS = {  # in a layer's name
 }
 SETS = (("w_qkv",), ("w_q", "w_k", "w_v"), ("w_q", "w_kv"), ("w_qk", "w_v"))  # beside w_o
 AXES = ("n h d_k", "h n d_k", "h d_k n", "n d_k h", "d_k n h", "d_k h n")  # of a fused layer's rows
+BIAS = re.compile(r"(^|[._])b(ias)?(_[A-Za-z]+)?$")  # one of several axes: (h, d_k)
 MOST = 300  # ways to give roles
 Roles = dict[str, tuple[str, ...]]  # "w_q" …: the name of its layer, or of those of its heads
 
@@ -55,7 +56,11 @@ def matrices_of(module: nn.Module) -> dict[str, nn.Parameter]:
     out: dict[str, nn.Parameter] = {}
     for name, p in module.named_parameters(remove_duplicate=False):
         same = [other for other, q in out.items() if q is p]
-        if is_matrix(p) and (not same or _role(name) not in ("", *map(_role, same))):
+        if (
+            is_matrix(p)
+            and not BIAS.search(name)
+            and (not same or _role(name) not in ("", *map(_role, same)))
+        ):
             out = {n: q for n, q in out.items() if n not in same or _role(n)} | {layer(name): p}
     return out
 

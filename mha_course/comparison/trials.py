@@ -85,9 +85,6 @@ class Trials:
                 return where.format(x.stride())
         return ""
 
-    def in_place(self) -> str:
-        return "for x afterwards: it is changed in place" * self.subject.changes_input
-
     def training(self) -> str:
         """Dropout, and in which modes all else is tried."""
         h, d_model = self.c.reading.h, self.x.shape[2]
@@ -271,7 +268,9 @@ ODD = {  # what is tried → such inputs, and where it differs
     ),
 }
 TABLE: dict[str, Callable[[Trials], str]] = {  # in this order; what is tried → the trial
-    "whether x is changed": Trials.in_place,
+    "whether x is changed": lambda trials: (
+        "for x afterwards: it is changed in place" * trials.subject.changes_input
+    ),
     "dropout in training": Trials.training,
     "other sizes": Trials.sizes,
     **{what: partial(Trials.odd, make=make, where=where) for what, (make, where) in ODD.items()},
