@@ -37,8 +37,8 @@ def rotate(
 
 
 def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Float[Tensor, "*axes T d_k"]:
-    first, second = x.chunk(2, dim=-1)
-    return (x * cos + torch.cat((second, first), dim=-1) * sin).to(x.dtype)
+    partners = x.roll(x.shape[-1] // 2, dims=-1)  # dimension i + d_k/2 in place of i, and back
+    return (x * cos + partners * sin).to(x.dtype)
 
 
 def _cos_and_sin(
