@@ -1,10 +1,12 @@
 """Stored runs, read and trained anew; `…_facts` are what the notebooks say, true or not."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors.torch import load, save
 
-from mha_course import runs
+from mha_course import runs, shipped
 from mha_lesson.models import bigram_log_probabilities
 from mha_lesson.tasks import letter_batches, repeat_batches
 from mha_lesson.training import (
@@ -228,6 +230,10 @@ def test_weights_are_those_that_were_stored():
     assert again.read_left.weight.abs().sum() > 0, "a copy for each"
 
 
+def broken_at(old: str) -> str:
+    return replace(shipped.bug("scale_twice"), changes=[(old, "")]).source
+
+
 @pytest.mark.plain
 @pytest.mark.parametrize(
     ("call", "words"),
@@ -237,6 +243,7 @@ def test_weights_are_those_that_were_stored():
         (lambda: runs.load("writer", live=1), "live"),
         (lambda: runs.load("writer", live=True, n_steps=0), "n_steps"),
         (lambda: runs.load("writer", n_steps=7), "n_steps must be None"),
+        *((lambda old=old: broken_at(old), "must stand once") for old in ("no such line", "self")),
     ],
 )
 def test_refusals(call, words):
