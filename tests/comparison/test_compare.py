@@ -527,6 +527,14 @@ class ForTwoAxes(right()):
         return self.w_o(context.reshape(x.shape))
 
 
+class Queries(right()):
+    """Padding asks nothing, and is asked nothing, by two masks."""
+
+    def forward(self, x, query_mask=None, key_mask=None):
+        y = super().forward(x, None if key_mask is None else key_mask[:, None, None])
+        return y if query_mask is None else y.masked_fill(query_mask[..., None], 0.0)
+
+
 class HeadsFirst(nn.Module):
     """Every weight, and every bias but the last, has an axis of heads."""
 
@@ -549,6 +557,7 @@ class HeadsFirst(nn.Module):
 
 RIGHT = {
     "heads first": HeadsFirst,
+    "masks of queries": lambda: Queries(D, H),
     "for two axes": lambda: ForTwoAxes(D, H),
     "a weight norm": with_a_weight_norm,
     "head by head": lambda: HeadByHead(D, H),

@@ -732,3 +732,13 @@ def test_one_seed_for_every_source_of_chance() -> None:
 )
 def test_a_missing_gpu_is_a_fixed_device_whatever_the_build_of_torch(message: str) -> None:
     assert explain(Raised(RuntimeError(message))).key == "fixed_device"
+
+
+@pytest.mark.parametrize(
+    ("fill", "row"), [(torch.inf, "a row that holds +∞"), (-torch.inf, "a row of nothing but −∞")]
+)
+def test_nan_of_a_softmax_is_told_by_what_its_row_holds(fill: float, row: str) -> None:
+    def filled(x: Tensor) -> Tensor:
+        return x.masked_fill(x > 0, fill).softmax(-1)
+
+    assert f"takes the softmax of {row}." in str(judge(_doubled(), filled))
