@@ -35,11 +35,11 @@ CLOSED = "jp-MarkdownHeadingCollapsed"
 
 
 def paths(*numbers: str) -> list[Path]:
-    """The notebooks whose names start with these numbers; all of them when none is given."""
-    chosen = [p for p in sorted(FOLDER.glob("*.ipynb")) if p.name.startswith(numbers or "")]
-    if not chosen:
-        raise SystemExit(f"No notebook in {FOLDER} starts with {' or '.join(numbers)}.")
-    return chosen
+    """The notebooks with these numbers, 03; all of them when none is given."""
+    found = {path.name[:2]: path for path in sorted(FOLDER.glob("*.ipynb"))}
+    if unknown := {*numbers} - {*found}:
+        raise SystemExit(f"Notebooks are named by their numbers, 03; got {', '.join(unknown)}.")
+    return [path for number, path in found.items() if number in (numbers or found)]
 
 
 def read(path: Path) -> NotebookNode:

@@ -86,10 +86,10 @@ def due(day: str | None) -> float:
     if day is None:
         return inf
     try:
-        moment = datetime.fromisoformat(day)
+        moment = datetime.strptime(day, "%Y-%m-%dT%H:%M" if "T" in day else "%Y-%m-%d")
     except ValueError as error:
         raise SystemExit(f"--due takes 2026-12-01 or 2026-12-01T18:00; got {day}.") from error
-    return (moment + timedelta(days=len(day) == len("2026-12-01"))).timestamp()
+    return (moment + timedelta(days="T" not in day)).timestamp()
 
 
 def assigned(exercises: str | None) -> tuple[str, ...]:

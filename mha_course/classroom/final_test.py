@@ -37,6 +37,7 @@ from mha_lesson.refusals import say
 
 BOOKS = [*paths()]
 MOST_EXERCISES, MOST_QUESTIONS = 3, 9
+MANY = 4  # things that an answer must hold
 FOR_CODE, A_STEP = 5, 2  # points for code, and what a step costs that the check names as wrong
 HEAD = """# {title}
 
@@ -112,7 +113,9 @@ def chosen(
         raise ValueError(f"--bank takes a file like {EXAM}; {own}: {error}") from error
     unseen.sort(key=lambda question: question.notebook)
     piles = [[q for q in unseen if q.notebook == book] for book in numbers]
-    turns = zip_longest(*(draw.sample(pile, len(pile)) for pile in piles))
+    # What has many steps comes first: the class of exercise 11, in small.
+    drawn = [sorted(draw.sample(p, len(p)), key=lambda q: len(q.must) < MANY) for p in piles]
+    turns = zip_longest(*drawn)
     dealt = [question for turn in turns for question in turn if question][:MOST_QUESTIONS]
     return exercises, [question for question in unseen if question in dealt]
 

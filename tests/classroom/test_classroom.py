@@ -173,20 +173,6 @@ def test_whose_file_it_is(tmp_path, roster, whose):
     }
 
 
-@pytest.mark.parametrize(
-    ("raw", "says"),
-    [
-        (b"name\n", "names nobody"),
-        (None, "cannot be read as CSV"),
-        (b"Anna Berg,ab1\nAnna Berg,ab2\n", "more than one Anna Berg"),
-    ],
-)
-def test_a_roster_that_cannot_be_used_is_refused(tmp_path, raw, says):
-    roster = tmp_path / "class.csv"
-    with pytest.raises(SystemExit, match=says):
-        files.read_roster(write(roster, raw=raw) if raw else roster)
-
-
 def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
     names = ["03_splitting_into_heads", "03_splitting_into_heads (1)", "mine_03_splitting"]
     for age, name in enumerate(["first try/" + names[0], names[1], names[2]]):
@@ -1333,9 +1319,6 @@ def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
     assert made.notes == ["04.ipynb: not assigned"] and not made.submissions
     assert not (tmp_path / grading.RESULTS).exists()
     assert classroom.assigned("01-03,5") == classroom.assigned("1 2;3\n05")
-    for wrong in ("77", "1-99", "6-1", "2.5", ""):
-        with pytest.raises(SystemExit, match=f"got {re.escape(wrong)}"):
-            classroom.assigned(wrong)
 
 
 def test_what_came_late_and_what_is_new_are_marked(tmp_path, monkeypatch, capsys):
@@ -1349,8 +1332,6 @@ def test_what_came_late_and_what_is_new_are_marked(tmp_path, monkeypatch, capsys
     write(tmp_path / "in/bob/03_x.ipynb", "again")
     ada, bob = classroom.main(command)
     assert bob.new and not ada.new and "bob *" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="--due takes"):
-        classroom.due("tomorrow")
 
 
 def test_every_wrong_answer_stands_in_a_group_and_what_is_alike_is_named():
@@ -1511,13 +1492,6 @@ def test_a_submission_can_say_anything(said, tail):
     class_page(made)
     assert {*submission.states} <= {*grading.BY_NOTEBOOK["03"]}
     assert DONE not in submission.states.values()
-
-
-def test_a_folder_without_files(tmp_path):
-    with pytest.raises(SystemExit, match="No files"):
-        classroom.main([str(tmp_path)])
-    with pytest.raises(SystemExit, match="is not a folder"):
-        classroom.main([str(tmp_path / "nowhere")])
 
 
 def test_a_report_can_be_saved_whatever_a_notebook_says_of_its_slips(tmp_path):
