@@ -336,7 +336,7 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
     (folder / "page.js").write_text(asset("site.js"), encoding="utf-8")
     for name in {*LOCAL_IMAGE.findall((folder / "index.html").read_text(encoding="utf-8"))}:
         shutil.copy(ROOT / ".github" / name, folder)
-    shutil.copy(ROOT / ".github/flow.png", folder / "preview.png")  # where a link to it is shown
+    shutil.copy(ROOT / ".github/preview.png", folder / "preview.png")  # where a link to it is shown
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
