@@ -24,6 +24,8 @@ POSITIONS = 128  # tokens of the longest text that a page takes
 # The folder: another model, another name.
 NAME = f"model-{pretrained.PACKAGE.sha256[pretrained.WEIGHTS][:12]}"
 SCRIPTS = Path(__file__).with_name("model")
+# Its name, its bytes, and its tensors: each with how many bytes stay, and how many float16 follow.
+File = tuple[str, bytes, list[tuple[str, int, int]]]
 
 
 def write(folder: Path) -> dict[str, Any]:
@@ -32,34 +34,20 @@ def write(folder: Path) -> dict[str, Any]:
     Raises:
         WeightsMissing: the weights are not installed, or not the published ones.
     """
-    model = pretrained.load()
-    (folder / NAME).mkdir()
-    tensors = dict(model.encoder.state_dict())
-    words = tensors.pop("words.weight")
-    parts = dict(_parts(tensors))
-    size = 0
+    about = put(folder / NAME, _files(pretrained.load())) | {"shard": SHARD}
+    words = sum(size for name, size in about["sizes"].items() if name.startswith("words-"))
+    size = sum(about["sizes"].values())
+    return about | {"bytes": size - words, "all": size}
 
-    def put(name: str, raw: bytes) -> None:
-        nonlocal size
-        size += (folder / NAME / f"{name}.js").write_bytes(handed_on(name, raw))
 
-    vocabulary = model.tokenizer.get_vocab()
-    put("vocabulary", "\n".join(sorted(vocabulary, key=lambda piece: vocabulary[piece])).encode())
-    for name, part in parts.items():
-        put(name, _coded(*part.values()))
-    needed = size
-    for i in range(0, len(words), SHARD):
-        put(f"words-{i // SHARD}", _coded(words[i : i + SHARD]))
-    return {
-        "folder": NAME,
-        "shard": SHARD,
-        "bytes": needed,
-        "all": size,
-        "parts": {
-            name: [[tensor, 0, values.numel()] for tensor, values in part.items()]
-            for name, part in parts.items()
-        },
-    }
+def put(folder: Path, files: Iterator[File]) -> dict[str, Any]:
+    """Makes a folder of such files, and gives what the `Memory` of model/kernel.js is told."""
+    folder.mkdir()
+    parts, sizes = {}, {}
+    for name, raw, tensors in files:
+        parts[name] = tensors
+        sizes[name] = (folder / f"{name}.js").write_bytes(handed_on(name, raw))
+    return {"folder": folder.name, "parts": parts, "sizes": sizes}
 
 
 def pictures() -> bytes:
@@ -96,6 +84,20 @@ def kernel() -> str:
     """A script's expression for the bytes of kernel.wasm."""
     wasm = base64.b64encode((SCRIPTS / "kernel.wasm").read_bytes()).decode()
     return f'Uint8Array.from(atob("{wasm}"), (c) => c.charCodeAt(0))'
+
+
+def _files(model: pretrained.PretrainedModel) -> Iterator[File]:
+    """The vocabulary, layers, and the table of words, whose rows stay as they are coded."""
+    vocabulary, tensors = model.tokenizer.get_vocab(), dict(model.encoder.state_dict())
+    pieces = sorted(vocabulary, key=lambda piece: vocabulary[piece])
+    yield "vocabulary", "\n".join(pieces).encode(), []
+    words = tensors.pop("words.weight")
+    for name, part in _parts(tensors):
+        sizes = [(tensor, 0, values.numel()) for tensor, values in part.items()]
+        yield name, _coded(*part.values()), sizes
+    for i, some in enumerate(words.split(SHARD)):
+        raw = _coded(some)
+        yield f"words-{i}", raw, [(f"words-{i}", len(raw), 0)]
 
 
 def _parts(tensors: dict[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:

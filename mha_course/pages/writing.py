@@ -7,6 +7,7 @@ tensor come first its whole numbers, then all float16 factors; norms are float32
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mha_course.base.scripts import bundle
-from mha_course.pages.published import SCRIPTS, handed_on, kernel, made
+from mha_course.pages.published import SCRIPTS, File, kernel, made, put
 from mha_lesson import smollm
 
 SHARD = 1024  # words in a file
@@ -37,20 +38,10 @@ def write(folder: Path) -> dict[str, Any]:
         WeightsMissing: the weights are not installed, or not the published ones.
     """
     said, *stored = smollm.stored_in(smollm.PACKAGE.path(smollm.FILE))
-    (folder / NAME).mkdir()
-    parts: dict[str, list[tuple[str, int, int]]] = {}
-    sizes = {}
-
-    def put(name: str, raw: bytes, tensors: list[tuple[str, int, int]]) -> None:
-        parts[name] = tensors
-        sizes[name] = (folder / NAME / f"{name}.js").write_bytes(handed_on(name, raw))
-
     first, merges = _tokens(said["tokenizer.ggml.tokens"], said["tokenizer.ggml.merges"])
-    put("merges", merges, [])
-    for name, tensors in _parts({name: rest for name, *rest in stored}):
-        raw = b"".join(whole + factors for _, whole, factors in tensors)
-        put(name, raw, [(of, len(whole), len(factors) // 2) for of, whole, factors in tensors])
-    return {"folder": NAME, "shard": SHARD, "first": first, "parts": parts, "sizes": sizes}
+    tensors = _parts({name: rest for name, *rest in stored})
+    about = put(folder / NAME, chain([("merges", merges, [])], tensors))
+    return about | {"shard": SHARD, "first": first}
 
 
 def offer(about: dict[str, Any]) -> str:
@@ -73,19 +64,23 @@ def _worker() -> str:
     return re.sub("^export ", "", bundle(SCRIPTS / "writer.js"), flags=re.M)
 
 
-def _parts(stored: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, bytes, bytes]]]]:
-    """Names of files, each with its tensors: name, whole numbers, factors."""
+def _parts(stored: dict[str, Any]) -> Iterator[File]:
     shape, kind, words = stored["words"]
     for i, some in enumerate(words.view(shape[0], -1).split(SHARD)):
-        yield f"words-{i}", [(f"words-{i}", *_apart(some, kind))]
-    yield "last", [("last", *_apart(*_rows("norm.weight", *stored["norm.weight"])))]
+        yield _file(f"words-{i}", {f"words-{i}": (some, kind)})
+    yield _file("last", {"last": _rows("norm.weight", *stored["norm.weight"])})
     for i in range(smollm.N_LAYERS):
-        tensors = []
+        tensors = {}
         for name, joined in LAYER.items():
             rows = [_rows(of, *stored[f"layers.{i}.{of}.weight"]) for of in joined]
-            both = torch.cat([row for row, _ in rows]), rows[0][1]
-            tensors.append((f"{i}.{name}", *_apart(*both)))
-        yield f"layer-{i}", tensors
+            tensors[f"{i}.{name}"] = torch.cat([row for row, _ in rows]), rows[0][1]
+        yield _file(f"layer-{i}", tensors)
+
+
+def _file(name: str, tensors: dict[str, tuple[Tensor, int]]) -> File:
+    apart = {of: _apart(*rows) for of, rows in tensors.items()}
+    sizes = [(of, len(whole), len(factors) // 2) for of, (whole, factors) in apart.items()]
+    return name, b"".join(whole + factors for whole, factors in apart.values()), sizes
 
 
 def _rows(name: str, shape: list[int], kind: int, data: Tensor) -> tuple[Tensor, int]:

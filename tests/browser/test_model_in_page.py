@@ -178,7 +178,7 @@ def test_a_file_that_does_not_come_is_said_and_asked_for_again(tab, folder):
 
 def test_all_words_once_and_no_file_is_asked_for_again(opened):
     page, _ = opened()
-    assert page.evaluate("async () => { await m.words(); return m.shards.size; }") == 239
+    assert page.evaluate("async () => { await m.words(); return m.memory.coming.size; }") == 259
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate("async () => { await m.sentence('Zebras hydroxylate quickly.'); }")

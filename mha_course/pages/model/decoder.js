@@ -1,22 +1,10 @@
 // The thirty layers of SmolLM2-135M, with weights cut: mha_lesson's GroupedQueryAttention and KVCache in a page.
 
-import { add, softmax } from "./rows.js";
+import { add, Heads, norm } from "./rows.js";
 
 export const d_model = 576, N_LAYERS = 30, MOST = 256; // tokens of a text, written ones too
 const h = 9, h_kv = 3, d_k = 64, d_kv = h_kv * d_k, WIDTH = d_model + 2 * d_kv, INNER = 1536;
 const BASE = 100_000, EPS = 1e-5, ROWS = 32; // of the rotation; below a norm's root; rows that are multiplied at once
-
-// Each row of x over its root mean square, times gain.
-function norm(x, gain) {
-  const y = new Float32Array(x.length);
-  for (let at = 0; at < x.length; at += d_model) {
-    let squares = 0;
-    for (let c = 0; c < d_model; c++) squares += x[at + c] ** 2;
-    const scale = 1 / Math.sqrt(squares / d_model + EPS);
-    for (let c = 0; c < d_model; c++) y[at + c] = x[at + c] * scale * gain[c];
-  }
-  return y;
-}
 
 // Turns each head of a row by its position: number i goes with i + d_k / 2.
 function rotate(row, position) {
@@ -30,35 +18,27 @@ function rotate(row, position) {
   }
 }
 
-// Sets weights (h, n) to 0. A cut is [layer, head, column]; a head or column of null stands for all.
-function cut(weights, n, cuts) {
-  for (const [, head, column] of cuts) for (let i = 0; i < h; i++) for (let c = 0; c < n; c++) {
-    if (i === (head ?? i) && c === (column ?? c)) weights[i * n + c] = 0;
-  }
-}
-
 export class Decoder {
   // `memory` has the weights; keys, values and what is computed lie behind them.
   constructor(memory) {
     this.memory = memory;
     for (const [name, length] of Object.entries({
-      keys: N_LAYERS * MOST * d_kv, values: N_LAYERS * MOST * d_kv, query: d_model, weights: h * MOST, context: d_model,
+      keys: N_LAYERS * MOST * d_kv, values: N_LAYERS * MOST * d_kv, query: d_model,
       x: ROWS * 2 * INNER, y: ROWS * 2 * INNER, two: 4 * INNER, sums: INNER,
     })) this[name] = memory.take(4 * length);
+    this.heads = new Heads(memory, { h, h_kv, d_k, most: MOST });
   }
 
-  gain(name) {
-    const { raw, bytes } = this.memory.places.get(name);
-    return this.memory.floats(raw, bytes / 4);
-  }
+  norm(x, name) { return norm(x, EPS, this.memory.tensor(name)); }
 
   // What leaves a layer where the rows x (T, d_model) of positions from `start` on enter, and the last row's weights
-  // (h, start + T) before they were cut. Keys and values are kept; those of earlier positions are there.
+  // (h, start + T) before they were cut. Keys and values are kept; those of earlier positions are there. A cut is
+  // [layer, head, column]; a head or column of null stands for all.
   layer(x, start, l, cuts = []) {
-    const qkv = this.linear(norm(x, this.gain(`${l}.before`)), d_model, `${l}.qkv`);
-    const { contexts, weights } = this.attend(qkv, start, l, cuts.filter(([of]) => of === l));
+    const qkv = this.linear(this.norm(x, `${l}.before`), d_model, `${l}.qkv`);
+    const { contexts, weights } = this.attend(qkv, start, l, cuts.filter(([of]) => of === l).map(([, ...at]) => at));
     const y = add(this.linear(contexts, d_model, `${l}.o`), x);
-    const both = this.linear(norm(y, this.gain(`${l}.after`)), d_model, `${l}.gate_up`);
+    const both = this.linear(this.norm(y, `${l}.after`), d_model, `${l}.gate_up`);
     const inner = new Float32Array(both.length / 2);
     for (let t = 0; t < inner.length; t += INNER) for (let c = 0; c < INNER; c++) {
       const gate = both[2 * t + c];
@@ -67,32 +47,24 @@ export class Decoder {
     return { x: add(this.linear(inner, INNER, `${l}.down`), y), weights };
   }
 
-  // All heads' contexts, (T, d_model).
+  // All heads' contexts, (T, d_model), and the last row's weights.
   attend(qkv, start, l, cuts) {
-    const { memory, query, context } = this, { kernel } = memory;
-    const contexts = new Float32Array(qkv.length / WIDTH * d_model);
+    const { memory, query } = this, contexts = new Float32Array(qkv.length / WIDTH * d_model);
     const [keys, values] = [this.keys, this.values].map((at) => at + 4 * l * MOST * d_kv);
-    let whole;
-    for (let at = 0, n = start + 1; at < qkv.length; at += WIDTH, n++) {
-      const row = qkv.subarray(at, at + WIDTH), weights = memory.floats(this.weights, h * n);
-      rotate(row.subarray(0, d_model + d_kv), n - 1);
-      memory.floats(query, d_model).set(row.subarray(0, d_model));
-      memory.floats(keys + 4 * (n - 1) * d_kv, d_kv).set(row.subarray(d_model, d_model + d_kv));
-      memory.floats(values + 4 * (n - 1) * d_kv, d_kv).set(row.subarray(d_model + d_kv));
-      const each = (work) => {
-        for (let i = 0; i < h; i++) work(4 * i * d_k, 4 * Math.floor(i * h_kv / h) * d_k, 4 * i * n);
+    let one;
+    for (let at = 0, n = start; at < qkv.length; at += WIDTH, n++) {
+      const row = qkv.subarray(at, at + WIDTH), put = (place, ...ends) => {
+        memory.floats(place, ends[1] - ends[0]).set(row.subarray(...ends));
       };
-      each((q, kv, w) => kernel.scores(query + q, d_k, keys + kv, 4 * d_kv, n, this.weights + w));
-      for (let i = 0; i < h; i++) softmax(weights.subarray(i * n, (i + 1) * n));
-      whole = weights.slice();
-      cut(weights, n, cuts);
-      each((q, kv, w) => kernel.mix(this.weights + w, n, values + kv, 4 * d_kv, d_k, context + q));
-      contexts.set(memory.floats(context, d_model), (n - 1 - start) * d_model);
+      rotate(row.subarray(0, d_model + d_kv), n);
+      put(query, 0, d_model);
+      put(keys + 4 * n * d_kv, d_model, d_model + d_kv);
+      put(values + 4 * n * d_kv, d_model + d_kv, WIDTH);
+      one = this.heads.row(query, keys, values, 4 * d_kv, n + 1, cuts);
+      contexts.set(one.context, (n - start) * d_model);
     }
-    return { contexts, weights: whole };
+    return { contexts, weights: one.weights };
   }
-
-  last(row) { return norm(row, this.gain("last")); }
 
   // Rows x (T, m) through a matrix of the model.
   linear(x, m, name) {

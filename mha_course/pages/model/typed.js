@@ -42,7 +42,7 @@ export class Typed {
       if (!(await waits((progress) => model.open(progress), "Try once more"))) return;
       button.textContent = `Get every word, ${megabytes(about.all - about.bytes)}: then no network is needed`;
       button.onclick = async () =>
-        { if (await waits((progress) => model.words(undefined, progress), button.textContent)) button.remove(); };
+        { if (await waits((progress) => model.words(progress), button.textContent)) button.remove(); };
       this.field(explorer, status, button, asked);
     };
     button.onclick = () => get(true);

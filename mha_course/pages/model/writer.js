@@ -7,7 +7,7 @@ import { bytesOfFile } from "./files.js";
 import { Memory } from "./kernel.js";
 import { softmax } from "./rows.js";
 
-const LONGEST = MOST - 32, ABREAST = 4, LIKELIEST = 10; // tokens of a prompt; files that are fetched at a time
+const LONGEST = MOST - 32, LIKELIEST = 10; // tokens of a prompt
 const LAYERS = Array.from({ length: N_LAYERS }, (_, l) => l);
 
 // Numbers from 0 to 1 that a seed decides (mulberry32).
@@ -30,59 +30,30 @@ function largest(odds, n) {
 }
 
 export class Writer {
-  // `about` is what mha_course.pages.writing says; `fetch(name)` promises a file's bytes; `came` hears of each.
+  // `about` is what mha_course.pages.writing says; `fetch` and `came` as of a `Memory`.
   constructor({ about, wasm }, fetch, came) {
-    Object.assign(this, { about, fetch, came, coming: new Map(), queue: [], busy: 0, have: 0 });
-    Object.assign(this, { ids: [], cuts: [], states: [] }); // of the prompt that is in the cache
+    Object.assign(this, { about, ids: [], cuts: [], states: [] }); // the last three of the prompt that is in the cache
     this.shards = Object.keys(about.parts).filter((name) => name.startsWith("words-"));
-    this.memory = new Memory(about.parts);
+    this.memory = new Memory(about, fetch, (_, merges) => { this.pairs = new BytePairs(about.first, merges); }, came);
     this.decoder = new Decoder(this.memory);
     this.row = this.memory.take(4 * d_model);
     this.scored = this.memory.take(4 * about.shard);
-    this.all = Object.values(about.sizes).reduce((sum, size) => sum + size);
     this.memory.begin(wasm);
     if (!this.memory.simd) throw new Error("This browser is too old for the model: it has no WebAssembly SIMD.");
   }
 
-  // Promises that a part is in memory.
-  part(name) {
-    if (!this.coming.has(name)) {
-      this.coming.set(name, this.fetch(name).then((bytes) => this.keep(name, bytes)));
-      this.coming.get(name).catch(() => this.coming.delete(name)); // it can be asked for again
-    }
-    return this.coming.get(name);
-  }
-
-  keep(name, bytes) {
-    if (name === "merges") this.pairs = new BytePairs(this.about.first, bytes);
-    else this.memory.keep(name, bytes);
-    this.have += this.about.sizes[name];
-    this.came(name.replace("-", " "), this.have, this.all);
-  }
-
-  // Asks for these parts, a few at a time.
-  ahead(names) {
-    this.queue = names;
-    for (; this.busy < ABREAST; this.busy++) this.some().finally(() => this.busy--);
-  }
-
-  async some() {
-    for (let name; (name = this.queue.shift());) {
-      await this.part(name).catch(() => { this.queue = []; }); // who needs it hears
-    }
-  }
-
   async *answer({ prompt, cuts = [], write = 0, temperature = 0, seed = 0, survey = null }) {
-    await this.part("merges");
+    const { memory } = this;
+    await memory.part("merges");
     const ids = this.pairs.encode(prompt), shards = [...new Set(ids.map((id) => this.shardOf(id)))];
     if (!ids.length) throw new Error("Type a beginning: there is no word in the field.");
     if (ids.length > LONGEST) throw new Error(`The text has ${ids.length} tokens; at most ${LONGEST} are taken.`);
     yield { kind: "words", words: ids.map((id) => this.pairs.text(id)) };
     const layers = LAYERS.map((l) => `layer-${l}`), rest = ["last", ...this.shards];
-    this.ahead([...shards, ...layers, ...rest]);
-    for (const name of shards) await this.part(name);
+    memory.ahead([...shards, ...layers, ...rest]);
+    for (const name of shards) await memory.part(name);
     yield* this.read(ids);
-    for (const name of rest) await this.part(name);
+    for (const name of rest) await memory.part(name);
     const before = softmax(this.scores([])), scores = this.scores(cuts), odds = softmax(scores.slice());
     const listed = new Set([...largest(odds, LIKELIEST), ...largest(before, LIKELIEST)]);
     const words = [...listed].map((id) => ({ word: this.pairs.text(id), p: odds[id], was: before[id] }));
@@ -116,7 +87,7 @@ export class Writer {
       for (let l = 0, x = this.embed(ids.slice(start)); l <= N_LAYERS; l++) {
         this.states.push(x.slice(-d_model)); // what the last token brings into layer l
         if (l === N_LAYERS) break;
-        await this.part(`layer-${l}`);
+        await this.memory.part(`layer-${l}`);
         const made = this.decoder.layer(x, start, l);
         x = made.x;
         this.weights.push(made.weights);
@@ -142,7 +113,7 @@ export class Writer {
   head(row) {
     const { memory, about: { shard } } = this, { words } = memory.kernel;
     const scores = new Float32Array(shard * this.shards.length);
-    memory.floats(this.row, d_model).set(this.decoder.last(row));
+    memory.floats(this.row, d_model).set(this.decoder.norm(row, "last"));
     this.shards.forEach((name, i) => {
       const { raw, halves } = memory.places.get(name);
       words(this.row, d_model, raw, halves, shard, this.scored);
@@ -155,8 +126,7 @@ export class Writer {
   *write(scores, cuts, most, temperature, seed) {
     const draw = random(seed), text = new TextDecoder(); // a sign may have several tokens
     for (let n = 0; n < most; n++) {
-      const odds = softmax(scores.slice());
-      let [id] = largest(odds, 1);
+      let [id] = largest(scores, 1);
       if (temperature > 0) {
         const drawn = softmax(scores.map((score) => score / temperature));
         let left = draw();
@@ -164,7 +134,7 @@ export class Writer {
       }
       if (this.pairs.special(id)) return;
       const word = text.decode(Uint8Array.from(this.pairs.bytes(id)), { stream: true });
-      yield { kind: "written", word, p: odds[id] };
+      yield { kind: "written", word };
       const row = LAYERS.reduce((x, l) => this.decoder.layer(x, this.ids.length + n, l, cuts).x, this.embed([id]));
       scores = this.head(row);
     }
@@ -197,7 +167,7 @@ const fromPage = (name) => new Promise((take, fail) => {
 async function serve(request, own) {
   try {
     const itself = (name) => bytesOfFile(told.about.folder, name);
-    const came = (what, have, of) => tell({ kind: "progress", what, have, of });
+    const came = (name, have, of) => tell({ kind: "progress", what: name.replace("-", " "), have, of });
     writer ??= new Writer(told, told.disk ? fromPage : itself, came);
     if (own === latest) for await (const message of writer.answer(request)) {
       if (own !== latest) return;

@@ -1,42 +1,25 @@
 // The published writing model in a page: it answers any prompt, in a worker, and fetches nothing before it is asked.
 //
 // A view of `explore.writes()` speaks with a *source*: in JupyterLab the kernel, on the site this file. Both are asked
-// the same and tell the same; every message is JSON but for arrays of numbers.
+// the same and tell the same; all is JSON, but here numbers are arrays. A site that has the model has
+// `window.mhaWriter = { first, all, open }`: bytes until the first ribbons of a dozen tokens, and until the next word,
+// to be said first; and what promises a source.
 //
-// On a site that has the model `window.mhaWriter` is there, and nothing of it elsewhere:
-//   { first, all, open }      bytes until the first ribbons of a dozen tokens, and until the next word: say them first
-//   await open()              a source; fetches its script (some 50 KB)
-//
-// source.ask(request, hear)   what was asked before is dropped: its `hear` is not called again
-//   request = {
-//     prompt: "The capital of France is",      text of 1 to 224 tokens
-//     cuts: [[23, 4, 3]],     [layer, head, column]: the last token's weight in this layer and head on this token is
-//                             set to 0, the rest of the row stays. A head or column of null stands for all of them
-//     write: 20,              how many tokens are written (0: none). The cuts hold for every token that is written
-//     temperature: 0, seed: 0,                 0 takes the likeliest token; otherwise they are drawn, alike for a seed
-//     survey: null,           or a least weight, .05: then every ribbon of the last token from this weight on is cut
-//                             alone (some 70 for a short prompt, two seconds)
-//   }
-//
-// hear(told) is called with, in this order:
-//   { kind: "progress", what, have, of }       bytes that came, of all; `what` is coming: "words", "layer 3"; before
-//                                              and between the others, and never when all is there
-//   { kind: "words", words }                   the prompt's T tokens as text: "The", " capital"; the last one looks
-//   { kind: "ribbons", layer, weights }        one for each of the 30 layers, as it comes: Float32Array (9 heads · T),
-//                                              before any cut: the last token's weight on each token
-//   { kind: "next", words: [{ word, p, was }] }        probability with the cuts, and without: the ten likeliest with
-//                                              the cuts, likeliest first, then those of the ten likeliest without
-//                                              that are not among them. Without cuts p is was
-//   { kind: "written", word, p }               one for each token that is written; p at temperature 1
-//   { kind: "one", cut, weight, word, p }      survey: with this cut alone, the probability of the first word without
-//                                              cuts, and which word is likeliest now
-//   { kind: "done" }
-// or, in the place of what is left of them:
-//   { kind: "error", text, again }             a sentence for the reader; `again`: a file did not come, and the same
-//                                              request will go on where it stopped
-//
-// A prompt that begins as the last one did is quicker: only its new tokens are computed. Once all files are there no
-// network is needed; the browser's cache keeps them.
+// source.ask(request, hear): what was asked before is dropped, its `hear` not called again. Of a request
+//   prompt               is 1 to 224 tokens; one that begins as the last one did costs its new tokens only
+//   cuts                 are [layer, head, column], null for all: the last token's weight there is 0, the rest stays
+//   write                tokens are written, each with the cuts; temperature 0 takes the likeliest, else a seed draws
+//   survey               null, or a weight: each ribbon of the last token from it on is cut alone
+// hear(told), in this order, with `kind`:
+//   progress             { what, have, of }: bytes that came; before and between the others, while files are missing
+//   words                { words }: the prompt's T tokens as text; the last one looks
+//   ribbons              { layer, weights }, for each layer as it comes: (9 heads · T), before any cut
+//   next                 { words: [{ word, p, was }] }: the ten likeliest with the cuts, then others of the ten
+//                        without; `was` without cuts
+//   written              { word }, for each token
+//   one                  { cut, weight, word, p }: of the survey, the likeliest word, and what is left of the first one
+//   done                 or, in place of what is left, error: { text, again }; `again`: a file did not come, and the
+//                        same request goes on where it stopped
 
 import { bytesOfFile } from "./files.js";
 
