@@ -32,6 +32,10 @@ def as_they_are(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return k, v
 
 
+def as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
 @dataclass(frozen=True)
 class Change:
     """What one layer, or all of them, do otherwise.
@@ -39,11 +43,13 @@ class Change:
     Attributes:
         blocked: the mask of T tokens, True = blocked, (T, T), or (B, 1, T, T).
         rounded: what becomes of turned keys and of values, (B, h_kv, T, d_k) each.
+        after: what becomes of the weights, (B, h, T, T), after the softmax.
         gain: by which each head's context is multiplied, (h,): 0 silences it.
     """
 
     blocked: Mask = future
     rounded: Rounding = as_they_are
+    after: Callable[[Tensor], Tensor] = as_it_is
     gain: Float[Tensor, " h"] | None = None
 
 
@@ -78,7 +84,8 @@ class Opened(nn.Module):
         scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(
             self.change.blocked(len(at)), -torch.inf
         )
-        self.weights = scores.softmax(dim=-1).nan_to_num(0.0)  # a row that may see nothing
+        weights = scores.softmax(dim=-1).nan_to_num(0.0)  # a row that may see nothing
+        self.weights = self.change.after(weights)
         context = self.weights @ v
         if self.change.gain is not None:
             context = context * self.change.gain[:, None, None]

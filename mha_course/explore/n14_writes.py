@@ -1,7 +1,6 @@
 """Cut what a writing model's last token takes from a word, and read what it says instead."""
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cache, partial
@@ -15,7 +14,8 @@ from jaxtyping import Float
 from safetensors import safe_open
 from torch import Tensor
 
-from mha_course.pictures.live import EXPORT, Explorer, LiveView
+from mha_course.collection.opened import Change, changed, opened
+from mha_course.pictures.live import Explorer, LiveView
 from mha_course.pictures.panels import Scene
 from mha_course.pictures.writes import Writes
 from mha_lesson import smollm
@@ -138,13 +138,11 @@ def writes(prompt: str | None = None) -> Explorer:
         require_text(prompt=prompt)
     first = prompt if prompt in texts else texts[0]
     begin = "" if prompt in texts else prompt or ""
-    temperatures = [0.0] if os.environ.get(EXPORT) else [0.0, 0.5, 0.7, 1.0, 1.5]
     explorer = Explorer(
         {
             "prompt": widgets.Dropdown(options=texts, value=first),
             "layer": widgets.IntSlider(value=23, max=N_LAYERS - 1),
             "head": widgets.IntSlider(value=4, max=N_HEADS - 1),
-            "temperature": widgets.SelectionSlider(options=temperatures),
         },
         partial(scene, begin=begin),
     )
@@ -152,15 +150,12 @@ def writes(prompt: str | None = None) -> Explorer:
     return explorer
 
 
-def scene(
-    prompt: str, layer: int = 23, head: int = 4, temperature: float = 0.0, begin: str = ""
-) -> Scene:
+def scene(prompt: str, layer: int = 23, head: int = 4, begin: str = "") -> Scene:
     """What is stored of a prompt; the browser chooses the head, and what is cut.
 
     Args:
         prompt: a stored one.
         layer, head: whose ribbons are seen in the browser, once one has asked for a head.
-        temperature: of what a kernel writes on.
         begin: another prompt, which a picture with a kernel asks for first.
     """
     return _scene(prompt, begin)
@@ -187,12 +182,13 @@ def stored() -> dict[str, tuple[dict[str, Any], dict[str, np.ndarray]]]:
 
 
 def _answer(view: LiveView, asked: dict[str, Any], _buffers: Any) -> None:
-    """Tells a picture of any prompt what mha_course/pages/model/writing.js would."""
+    """Tells a picture of any prompt what model/writing.js would on a site, and of which turn."""
+    turn = {"turn": asked.pop("turn")}
     try:
         for told in answers(**asked):
-            view.send(told)
+            view.send(turn | told)
     except (ValueError, WeightsMissing) as error:
-        view.send({"kind": "error", "text": str(error), "again": False})
+        view.send(turn | {"kind": "error", "text": str(error), "again": False})
 
 
 def answers(
@@ -203,7 +199,7 @@ def answers(
     seed: int = 0,
     survey: float | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """What a kernel tells of a prompt: its words, ribbons, next words, and what is written."""
+    """What a kernel tells of a prompt: its words, ribbons, next words, and what writing.js says."""
     model = _model()
     asked = Prompt(model, prompt)
     yield {"kind": "words", "words": asked.pieces}
@@ -216,9 +212,26 @@ def answers(
         {"word": w, "p": p[i].item(), "was": was[i].item()} for w, i in zip(words, top, strict=True)
     ]
     yield {"kind": "next", "words": said}
-    for piece in model.write(prompt, write, temperature, seed) if not cuts else ():
+    hold = partial(_cut, cuts=cuts, first=len(asked.pieces) - 1)
+    twin = changed(opened(model), [Change(after=partial(hold, layer)) for layer in range(N_LAYERS)])
+    for piece in twin.write(prompt, write, temperature, seed, cached=False):
         yield {"kind": "written", "word": piece}
+    if survey is not None:
+        wide = [tuple(at) for at in (asked.weights >= survey).nonzero().tolist()]
+        for at, p in zip(wide, asked.next([[at] for at in wide]), strict=True):
+            [word] = model.pieces(p.argmax()[None])
+            found = {"weight": asked.weights[at].item(), "p": p[was.argmax()].item()}
+            yield {"kind": "one", "cut": at, "word": word, **found}
     yield {"kind": "done"}
+
+
+def _cut(layer: int, weights: Tensor, cuts: Sequence[OneCut], first: int) -> Tensor:
+    """A layer's weights (1, h, T, T), cut in all rows from the prompt's last on."""
+    for number, *where in cuts:
+        if number == layer:
+            head, key = (slice(None) if i is None else i for i in where)
+            weights[:, head, first:, key] = 0.0
+    return weights
 
 
 @cache

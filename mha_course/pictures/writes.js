@@ -1,14 +1,13 @@
 // A prompt, what its last word takes from the others, and what the model says next without it: what
-// mha_course.pictures.writes
-// sends is drawn as words, ribbons and bars of the page itself.
+// mha_course.pictures.writes sends is drawn as words, ribbons and bars of the page itself.
 
 import { colours } from "./colours.js";
 import { away, curve } from "./ribbon.js";
 
 const H = 9, N_LAYERS = 30, LATE = Array.from({ length: 10 }, (_, i) => 20 + i),
-  FINGER = 14; // 24 pixels and what lies between
+  FINGER = 14, MORE = 24; // 24 pixels and what lies between; tokens that are written on
 const wholePercent = (p) => (p >= 0.995 ? "99%" : p < 0.005 ? "under 1%" : `${Math.round(100 * p)}%`);
-const bare = (piece) => piece.trim() || "a space", glued = (piece) => (/^[\p{L}]/u.test(piece) ? `-${piece}`
+const bare = (piece = "") => piece.trim() || "a space", glued = (piece) => (/^[\p{L}]/u.test(piece) ? `-${piece}`
   : bare(piece));
 const element = (kind, more = {}, ...inside) => {
   const made = Object.assign(document.createElement(kind), more);
@@ -20,6 +19,7 @@ const pressable = (textContent, onclick, more = {}) => {
   made.setAttribute("data-lm-suppress-shortcuts", "true");
   return made;
 };
+const million = (bytes) => Math.round(bytes / 1e6);
 const alike = (a, b) => String(a) === String(b);
 const today = (n) => Math.floor(Date.now() / 864e5) % n; // one of the prompts, another each day
 
@@ -42,12 +42,13 @@ export class Writes {
       "mha-list"].map((className) => element("div", { className }));
     this.inside = element("p", { className: "mha-lens" });
     this.ask = element("form", { className: "mha-own" });
+    this.text = element("p", { className: "mha-text" });
     this.limits = element("p", { className: "mha-lens" });
     const limits = element("details", { className: "mha-inside" }, element("summary",
       { textContent: "What this shows, and what it does not" }), this.limits);
     this.more = element("details", { className: "mha-inside" }, element("summary",
-      { textContent: "More: other sentences, cut golf, all 270 heads" }),
-      this.list, this.ask, this.inside, view.range, view.reading, stage);
+      { textContent: "More: your own sentence, writing on, cut golf, all 270 heads" }),
+      this.list, this.ask, this.text, this.inside, view.range, view.reading, stage);
     const left = element("div", { className: "mha-left" }, this.stage, this.answer, head, this.tee, this.steps,
       this.lens);
     el.querySelector(".mha-more").before(element("div", { className: "mha-top" }, left, this.bars), limits, this.more);
@@ -70,7 +71,7 @@ export class Writes {
     if (given?.writes.text !== scene.writes.text) this.open(scene.writes, this.mode === "golf" ? "golf" : "words");
     else if (moved) this.open(this.story, "head");
     this.filling = false;
-    if (!given && scene.writes.begin && this.view.ask) this.read(scene.writes.begin, []);
+    if (!given && scene.writes.begin && this.view.ask) this.run(scene.writes.begin);
     const { cuts, story, mode } = this, k = cuts.at(-1)?.[2] ?? story.target;
     const values = Float32Array.from({ length: H * N_LAYERS }, (_, i) => this.weight(i % N_LAYERS,
       Math.floor(i / N_LAYERS), k));
@@ -82,6 +83,8 @@ export class Writes {
   open(story, mode = "words") {
     if (this.story !== story) this.tried = new Set();
     Object.assign(this, { story, mode, cuts: [], done: null, swapped: false });
+    if (this.asking !== story) this.asking = null;
+    this.text.textContent = "";
     this.words.replaceChildren(...story.pieces.map((piece, k) => {
       const word = pressable(bare(piece), null, { className: `mha-word${k && !piece.startsWith(" ") ? " mha-tight"
         : ""}`, tabIndex: k ? -1 : 0 });
@@ -96,9 +99,9 @@ export class Writes {
   now() {
     const { story, cuts, done } = this;
     if (this.swapped) return { p: story.other[1], top: [[story.answer, story.other[1]]] };
-    if (!cuts.length) return { p: story.before[0][1], top: story.before };
+    if (!cuts.length) return story.before && { p: story.before[0][1], top: story.before };
     if (done && alike(done.cuts, cuts)) return done;
-    if (this.mode === "golf") {
+    if (this.mode === "golf" && story.golf) {
       const n = cuts.reduce((all, cut) => all | (1 << story.tee.findIndex((one) => alike(one, cut))), 0);
       const p = story.golf[n], says = story.said[story.says.charCodeAt(n) - 65];
       return { p, top: says === story.answer ? [[says, p]] : [[says, null], [story.answer, p]] };
@@ -113,61 +116,120 @@ export class Writes {
     return story.tops[i] ? { p: story.ribbons[i], top: story.tops[i] } : alone(story.ribbons[i]);
   }
 
-  // Cuts as the model takes them: a word is cut in all heads of the late layers.
-  get plainCuts() { return this.cuts.flatMap(([layer, head, k]) => (layer === "late" ? LATE.map((l) => [l, null, k])
-    : [[layer, head, k]])); }
-
   weight(layer, head, k) { return this.story.weights[(layer * H + head) * this.story.pieces.length + k] ?? 0; }
-  share(k) { return LATE.reduce((all, layer) => all + Array.from({ length: H }, (_, head) => this.weight(layer,
-    head, k)).reduce((a, b) => a + b), 0) / (LATE.length * H); }
+  share(k) {
+    const all = this.late.flatMap((layer) => Array.from({ length: H }, (_, head) => this.weight(layer, head, k)));
+    return all.reduce((a, b) => a + b) / all.length;
+  }
+
+  // The layers whose ribbons are drawn together: of those that have come the late ones, or the last.
+  get late() {
+    const { come = N_LAYERS } = this.story, some = LATE.filter((l) => l < come);
+    return some.length ? some : [Math.max(0, come - 1)];
+  }
 
   // ---- a model to ask: the kernel, or the one that the page has fetched ----
 
   own() {
-    const offer = window.mhaWriter, { view } = this;
+    const offer = window.mhaWriter, { view, ask } = this;
     if (!offer && !view.ask) {
-      this.ask.replaceChildren("Your own sentence: on the course's site, or in JupyterLab.");
+      ask.replaceChildren("Your own sentence: on the course's site, or in JupyterLab.");
       return;
     }
-    const input = element("input", { type: "text", placeholder: "your own sentence", autocomplete: "off" });
-    input.setAttribute("aria-label", "your own sentence");
-    input.setAttribute("data-lm-suppress-shortcuts", "true");
-    const size = offer ? `: ${Math.round(offer.all / 1e6)} MB come first` : "";
+    const field = (made, name) => {
+      made.setAttribute("aria-label", name);
+      made.setAttribute("data-lm-suppress-shortcuts", "true");
+      return made;
+    };
+    this.input = field(element("input", { type: "text", placeholder: "your own sentence", autocomplete: "off" }),
+      "your own sentence");
+    this.heat = field(element("select", {}, ...[0, 0.5, 0.8, 1, 1.5].map((t) => new Option(t ? `temperature ${t}`
+      : "the likeliest", t))), "temperature");
+    this.seed = field(element("input", { type: "number", value: 0, min: 0, max: 9999 }), "seed of the draw");
     this.heard = element("span", { role: "status" });
-    this.ask.replaceChildren(input, pressable(`Read on${size}`, null, { type: "submit" }), this.heard);
-    this.ask.onsubmit = (e) => {
+    if (offer) this.say(`The model comes first: ${million(offer.first)} MB until its first ribbons, ` +
+      `${million(offer.all)} in all. Your sentence is not sent.`);
+    const typed = () => this.input.value.trim(), write = () => {
+      const text = typed() || this.story.text, cuts = text === this.story.text ? this.cuts : [];
+      this.run(text, cuts, { write: MORE, temperature: Number(this.heat.value), seed: Number(this.seed.value) });
+    };
+    ask.replaceChildren(this.input, pressable("Read it", null, { type: "submit" }), pressable("Write on", write),
+      this.heat, element("label", {}, "seed ", this.seed), this.heard);
+    ask.onsubmit = (e) => {
       e.preventDefault();
-      if (input.value.trim()) this.read(input.value.trim(), []);
+      if (typed()) this.run(typed());
     };
   }
 
-  // Asks for a prompt with cuts; what is heard becomes the story, or what these cuts do.
-  async read(text, cuts) {
-    this.source ??= window.mhaWriter ? await window.mhaWriter.open() : { ask: (request,
-      hear) => { this.told = hear; this.view.ask(request); } };
-    const story = { text, weights: [], typed: true, tops: {} }, mine = this.cuts;
-    this.source.ask({ prompt: text, cuts, write: 0, temperature: 0, seed: 0, survey: null }, (told) => {
-      if (told.kind === "progress") this.say(`${told.what}: ${Math.round(told.have / 1e6)} of ` +
-        `${Math.round(told.of / 1e6)} MB`);
-      if (told.kind === "error") this.say(told.text);
-      if (told.kind === "words") story.pieces = told.words;
-      if (told.kind === "ribbons") told.weights.forEach((w,
-        i) => { story.weights[told.layer * H * story.pieces.length + i] = w; });
-      if (told.kind !== "next") return;
+  // Asks for a prompt with cuts; what is heard becomes the story, or what these cuts do. A word is cut in all heads of
+  // the late layers.
+  async run(text, cuts = [], more = {}) {
+    const story = text === this.story.text ? this.story : { text, typed: true, tops: {}, was: {} };
+    const plain = cuts.flatMap(([layer, head, k]) => (layer === "late" ? LATE.map((l) => [l, null, k]) : [[layer, head,
+      k]]));
+    Object.assign(this, { asking: story, failed: "", ones: [] });
+    this.text.textContent = "";
+    try {
+      this.source ??= await window.mhaWriter?.open() ?? this.kernel();
+    } catch (error) {
+      return this.say(error.message);
+    }
+    const asked = { prompt: text, cuts: plain, write: 0, temperature: 0, seed: 0, survey: null, ...more };
+    this.source.ask(asked, (told) => { if (this.asking === story) this.hear(told, story, cuts); });
+  }
+
+  // A kernel answers all it was asked, one after the other.
+  kernel() {
+    let turn = 0;
+    return { ask: (request, hear) => {
+      const own = turn += 1;
+      this.told = ({ turn, ...told }) => { if (turn === own) hear(told); };
+      this.view.ask({ ...request, turn });
+    } };
+  }
+
+  hear(told, story, cuts) {
+    const { kind, words } = told;
+    if (kind === "progress") this.say(`${told.what}: ${million(told.have)} of ${million(told.of)} MB`);
+    if (kind === "error") {
+      this.failed = told.text;
+      this.say(told.text);
+      if (story === this.story) this.render();
+    }
+    if (kind === "words" && !story.pieces) {
+      const T = words.length, weights = new Float32Array(N_LAYERS * H * T);
+      this.open(Object.assign(story, { pieces: words, weights, come: 0, target: Math.max(0, T - 2) }));
+    }
+    if (kind === "ribbons" && story.come <= told.layer) {
+      story.weights.set(told.weights, told.layer * H * story.pieces.length);
+      story.come = told.layer + 1;
+      this.frame ??= requestAnimationFrame(() => { this.frame = null; this.render(); });
+    }
+    if (kind === "next") {
+      const top = (key) => [...words].sort((a, b) => b[key] - a[key]).slice(0, 5).map((one) => [one.word, one[key]]);
+      story.before ??= top("was");
+      story.answer ??= story.before[0][0];
+      for (const { word, was } of words) story.was[word] ??= was;
+      const { p } = words.find(({ word }) => word === story.answer) ?? { p: 0 };
+      if (cuts.length) this.done = { cuts, p, top: top("p") };
       this.say("");
-      const top = told.words.slice(0, 5).map(({ word, p }) => [word, p]);
-      if (!cuts.length) {
-        const [[answer]] = top, was = Object.fromEntries(told.words.map(({ word, was }) => [word, was]));
-        this.open({ ...story, before: top, answer, was, target: story.pieces.length - 2 });
-      } else {
-        for (const { word, was } of told.words) this.story.was[word] ??= was;
-        const { p } = told.words.find(({ word }) => word === this.story.answer) ?? { p: 0 };
-        this.done = { cuts: mine, p, top };
-        this.render();
-      }
-    });
+      this.render();
+    }
+    if (kind === "written") {
+      if (!this.text.firstChild) this.text.append(story.text, element("b"));
+      this.text.lastChild.textContent += told.word;
+    }
+    if (kind === "one") this.ones.push(told);
+    if (kind === "done" && this.ones.length) this.teeOff(story, this.ones);
   }
   say(text) { if (this.heard) this.heard.textContent = text; }
+
+  // A sentence that a link holds, or says that it cannot be read here.
+  wait(text) {
+    this.more.open = true;
+    if (this.input) this.input.value = text;
+    this.say("This link holds a sentence of somebody’s own: press “Read it”.");
+  }
 
   // ---- what is seen ----
 
@@ -262,9 +324,10 @@ export class Writes {
     const { story, view, cuts } = this, now = this.now();
     if (!now && cuts.length && this.asked !== String(cuts)) {
       this.asked = String(cuts);
-      if (this.source || view.ask) this.read(story.text, this.plainCuts);
+      if (this.source || view.ask) this.run(story.text, cuts);
     }
-    const told = now ?? { p: null, top: story.before }, says = told.top[0][0], changed = says !== story.answer;
+    const told = now ?? { p: null, top: story.before ?? [["…", null]] }, [[says]] = told.top;
+    const changed = Boolean(story.before) && says !== story.answer;
     view.el.classList.toggle("mha-changed", changed);
     this.answer.textContent = glued(says);
     const rows = told.top.filter(([, p]) => p !== null).slice(0, 5);
@@ -306,17 +369,22 @@ export class Writes {
       n = cuts.length;
     const back = ["Put it back", () => this.set([])], next = [`Next: ${this.shortened()} …`, () => this.choose(1)];
     const put = (sentence, ...more) => { this.verdict = sentence; steps.push(...more); };
-    const of = (cut) => this.weight(...cut), last = cuts.at(-1), [first] = story.before, lost = now
+    const of = (cut) => this.weight(...cut), last = cuts.at(-1), [first] = story.before ?? [], lost = now
       ? first[1] - now.p : 0;
-    if (!now && n) {
+    if (!now && this.failed) {
+      put(this.failed, ["Try once more", () => this.run(story.text, cuts)]);
+    } else if (!story.before) {
+      put(`The model reads your sentence: ${story.come} of its ${N_LAYERS} layers.`);
+    } else if (!now) {
       const model = this.source || this.view.ask;
       put(model ? "The model runs …" : "Two cuts at once are not stored here: they need the model.", back);
     } else if (mode === "golf") {
-      const par = story.par.length;
-      if (!n) put(`Change the answer with the fewest cuts. Par is ${par}: the fewest that a search found.`,
-        ["Back to words", () => this.open(story)]);
-      else if (changed) put(`It says “${glued(says)}” after ${n} ${n === 1 ? "cut" : "cuts"}: ${n < par
-        ? "under par" : n === par ? "par" : `${n - par} over par`}.`, next, ["Copy the link", () => this.copy()], back);
+      const par = story.par?.length, of_par = !par ? "" : n < par ? ": under par" : n === par ? ": par"
+        : `: ${n - par} over par`;
+      if (!n) put(`Change the answer with the fewest cuts. ${par ? `Par is ${par}: the fewest that a search found.`
+        : "Nobody has searched for the fewest here."}`, ["Back to words", () => this.open(story)]);
+      else if (changed) put(`It says “${glued(says)}” after ${n} ${n === 1 ? "cut" : "cuts"}${of_par}.`, next,
+        ...(par ? [["Copy the link", () => this.copy()]] : []), back);
       else put(`${n} ${n === 1 ? "cut" : "cuts"}: still ${answer}, ${wholePercent(now.p)}.`, back);
     } else if (this.swapped) {
       put(`Now “${story.other[0]}” stands where “${bare(story.pieces[0])}” was: ${answer}, ${wholePercent(now.p)}. ` +
@@ -356,7 +424,8 @@ export class Writes {
       || label === "Put it back" ? "" : "mha-main" })));
     if (focus) this.steps.firstElementChild?.focus({ preventScroll: true });
     const ribbons = mode === "golf" ? `Ten ribbons of “${bare(story.pieces.at(-1))}”, the last word, each in one ` +
-      `layer and head.` : "", where = mode === "words" ? "in layers 20 to 29, all nine heads"
+      `layer and head.` : "", { late } = this, where = mode === "words"
+      ? `in ${late.length > 1 ? `layers 20 to ${late.at(-1)}` : `layer ${late}`}, all nine heads`
       : `in layer ${layer}, head ${head}, one of 270`;
     const seen = ribbons || `Ribbons: what “${bare(story.pieces.at(-1))}”, the last word, takes from each word ` +
       `${where}.`;
@@ -374,6 +443,10 @@ export class Writes {
       return made;
     }));
     this.list.replaceChildren(...(mode === "golf" ? [] : [pressable("Cut golf: today’s sentence", () => this.golf())]),
+    ...(mode !== "golf" && story.typed && story.before ? [pressable("Cut golf: this sentence", () => {
+      this.say("Each wide ribbon is cut alone …");
+      this.run(story.text, [], { survey: 0.05 });
+    })] : []),
     ...(mode === "head" ? [pressable("cut this head", () => this.press([layer, head, null])),
       pressable("cut this layer", () => this.press([layer, null, null]))] : []));
     if (!this.filling) this.view.show({ ...this.given });
@@ -381,7 +454,9 @@ export class Writes {
 
   // What may be said of it, with this prompt's own count of wide ribbons.
   limit() {
-    const { story } = this, T = story.pieces.length, answer = `“${bare(story.answer)}”`, p = story.before[0][1];
+    const { story } = this, T = story.pieces.length;
+    if (!story.before) return "";
+    const answer = `“${bare(story.answer)}”`, p = story.before[0][1];
     const wide = (story.ribbons ? [...story.weights.keys()] : []).filter((i) => story.weights[i] > 0.3 && i % T > 0
       && i % T < T - 1);
     const idle = wide.filter((i) => Math.abs(story.ribbons[i] - p) < 0.01).length;
@@ -437,6 +512,7 @@ export class Writes {
 
   set(cuts) {
     Object.assign(this, { cuts, swapped: false, asked: null });
+    this.text.textContent = "";
     this.render();
     this.view.canvas.dispatchEvent(new CustomEvent("mha-state", { detail: this.state, bubbles: true }));
   }
@@ -463,6 +539,15 @@ export class Writes {
     if (today(this.prompts.length) === this.prompts.indexOf(this.story.text)) this.open(this.story, "golf");
     else this.view.choose("prompt", today(this.prompts.length));
     this.stage.scrollIntoView({ block: "nearest" });
+  }
+
+  // Golf with a prompt of one's own: the six ribbons that alone lower its answer most, and four wide ones.
+  teeOff(story, ones) {
+    const low = [...ones].sort((a, b) => a.p - b.p).slice(0, 6);
+    const wide = ones.filter((one) => !low.includes(one)).sort((a, b) => b.weight - a.weight).slice(0, 4);
+    story.tee = [...low, ...wide].map(({ cut }) => cut).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    this.say("");
+    this.open(story, "golf");
   }
 
   async copy() {
@@ -528,8 +613,12 @@ export const WRITES_STYLE = `
 .mha-steps,.mha-list,.mha-tee,.mha-own{display:flex;flex-wrap:wrap;gap:.5rem .75rem;justify-content:center;
  margin:.5rem 0}
 .mha-list,.mha-own{justify-content:flex-start}
-.mha-own input{flex:1 1 16em;min-width:0;max-width:30em;min-height:40px;font:inherit;padding:0 .6em;color:inherit;
- background:var(--mha-page);border:1px solid;border-radius:8px}
+.mha-own :is(input,select){min-height:40px;font:inherit;padding:0 .6em;color:inherit;background:var(--mha-page);
+ border:1px solid;border-radius:8px}
+.mha-own [type=text]{flex:1 1 16em;min-width:0;max-width:30em}
+.mha-own [type=number]{width:5.5em}
+.mha-own span{flex-basis:100%}
+.mha-text{white-space:pre-wrap;margin:.5rem 0}
 :is(.mha-steps,.mha-list,.mha-tee,.mha-own) button{min-height:44px;padding:.3rem 1rem;font:inherit;color:inherit;
  background:none;border:1px solid color-mix(in srgb,var(--mha-text) 45%,var(--mha-page));border-radius:10px;
  cursor:pointer}

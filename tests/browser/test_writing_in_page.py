@@ -9,6 +9,7 @@ import random
 import subprocess
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,11 @@ import torch
 from test_model_in_page import SIGNS
 
 import lab
+from mha_course import explore
 from mha_course.base.scripts import bundle
+from mha_course.explore import n14_writes
 from mha_course.pages import published, writing
+from mha_course.pictures import live
 from mha_lesson import rotate, smollm
 from mha_lesson.text import SENTENCE
 from mha_lesson.weights import WeightsMissing
@@ -360,6 +364,63 @@ def test_what_cannot_be_gone_on_with_says_why(tab, folder):
         told = page.evaluate(ASK, {"prompt": text})
         assert told[-1]["kind"] == "error" and said in told[-1]["text"], told[-1]
         assert not told[-1]["again"]
+
+
+@pytest.fixture
+def view(tab, folder, address):
+    """The first screen's picture on a site with the model, and who answers for a file of it."""
+    about = json.loads((folder / "about.json").read_text("utf-8"))
+    made = f"<script>{writing.offer(about)}</script>{live.page(explore.writes())}"
+    (folder / "view.html").write_text(f"<!doctype html><title>t</title>{made}", encoding="utf-8")
+    page = tab()
+    page.goto(address.replace("index", "view"))
+    page.locator("summary", has_text="your own sentence").click()
+    yield page
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_one_s_own_sentence_is_seen_as_it_comes_cut_and_written_on(view, model):
+    held, text = [], "The capital of Italy is"
+    view.route("**/layer-1.js", lambda way: held.append(way))
+    caption, button = view.locator(".mha-caption"), partial(view.get_by_role, "button")
+    view.get_by_label("your own sentence").fill(text)
+    assert "98 in all" in view.locator(".mha-own [role=status]").text_content()
+    button(name="Read it").click()
+    caption.filter(has_text="1 of its 30 layers").wait_for()
+    view.locator(".mha-lens", has_text="in layer 0, all nine heads").wait_for()
+    assert "MB" in view.locator(".mha-own [role=status]").text_content()
+    [way] = held
+    way.continue_()
+    caption.filter(has_text="% sure").wait_for()
+    asked = n14_writes.Prompt(model, text)
+    was, left = asked.next([[], [(layer, None, 3) for layer in n14_writes.LATE]])
+    best = was.argmax()
+    view.locator(".mha-word", has_text="Italy").click()
+    caption.filter(has_text=f"from {was[best]:.0%} to {left[best]:.0%}").wait_for()
+    assert [view.locator(".mha-answer").text_content()] == [
+        piece.strip() for piece in model.pieces(left.argmax()[None])
+    ]
+    button(name="Put it back").click()
+    button(name="Write on").click()
+    written = "".join(model.write(text, 6))
+    view.locator(".mha-text", has_text=text + written).wait_for()
+    button(name="Cut golf: this sentence").click()
+    caption.filter(has_text="fewest cuts").wait_for()
+    assert view.locator(".mha-tee button").count() == 10
+    view.locator(".mha-tee button").first.click()
+    caption.filter(has_text="1 cut").wait_for()
+
+
+@pytest.mark.long
+def test_a_lost_network_is_said_where_one_looks_and_tried_once_more(view):
+    view.route("**/layer-2.js", lambda way: way.abort())
+    view.get_by_label("your own sentence").fill("To be or not to")
+    view.get_by_role("button", name="Read it").click()
+    caption = view.locator(".mha-caption").filter(has_text="network")
+    caption.wait_for()
+    view.unroute_all()
+    view.get_by_role("button", name="Try once more").click()
+    view.locator(".mha-caption").filter(has_text="% sure").wait_for()
 
 
 def test_a_browser_without_simd_is_told_so_and_nothing_is_fetched(tab, tmp_path, monkeypatch):

@@ -134,5 +134,23 @@ def test_a_kernel_tells_what_a_page_hears(monkeypatch):
 
     told = []
     monkeypatch.setattr(n14_writes, "_model", missing)
-    n14_writes._answer(type("View", (), {"send": staticmethod(told.append)}), {"prompt": "x"}, [])
-    assert told == [{"kind": "error", "text": "get them", "again": False}]
+    n14_writes._answer(
+        type("View", (), {"send": staticmethod(told.append)}), {"prompt": "x", "turn": 3}, []
+    )
+    assert told == [{"turn": 3, "kind": "error", "text": "get them", "again": False}]
+
+
+@pytest.mark.long
+def test_a_kernel_writes_with_the_cuts_and_cuts_each_wide_ribbon_alone(model, monkeypatch):
+    monkeypatch.setattr(n14_writes, "_model", lambda: model)
+    cuts = [(layer, None, 3) for layer in LATE]
+    told = [*n14_writes.answers(FACT, cuts, write=2, survey=0.8)]
+    [written, *_] = [one["word"] for one in told if one["kind"] == "written"]
+    was, left = (by_hand(model, FACT, some) for some in ([], cuts))
+    assert [written] == model.pieces(left.argmax()[None])
+    ones = [one for one in told if one["kind"] == "one"]
+    weights = torch.tensor([one["weights"] for one in told if one["kind"] == "ribbons"])
+    assert len(ones) == (weights >= 0.8).sum() > 0
+    alone = by_hand(model, FACT, [ones[0]["cut"]])
+    assert ones[0]["p"] == pytest.approx(alone[was.argmax()].item(), abs=2e-6)
+    assert [ones[0]["word"]] == model.pieces(alone.argmax()[None])

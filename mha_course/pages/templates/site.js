@@ -73,6 +73,7 @@ document.addEventListener("mha-mounted", ({ detail }) => {
   all.forEach(({ key, labels }, k) => { if (labels.includes(given.get(key))) set(k, labels.indexOf(given.get(key))); });
   const text = given.get("text");
   if (!all.some(({ labels }) => labels.includes(text))) detail.text = text; // it was typed: it waits for the model
+  if (detail.text) view.writes?.wait(detail.text);
   const mine = () => view.cut ?? view.writes,
     known = (list) => { try { return JSON.parse(list); } catch { return undefined; } }; // a link may be broken
   const own = OWN.map((key) => [key, known(given.get(key))]).filter(([, value]) => value !== undefined
