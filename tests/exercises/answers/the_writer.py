@@ -1,4 +1,4 @@
-"""WritingAttention (23): right in many styles, and wrong."""
+"""WritingAttention (23): right in many styles, and wrong; more stand in `variations.toml`."""
 
 import copy
 import math
@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange, repeat
+from einops import rearrange
 from torch import nn
 
 from answers import slips
 from mha_lesson import KVCache
-from mha_lesson import rotate as _package_rotate
 
 EXERCISE = "WritingAttention"
 
@@ -77,12 +76,6 @@ class AsTaught(_Base):
     pass
 
 
-class ListOfTwo(_Base):
-    def forward(self, x, cache=None):
-        output, cache = super().forward(x, cache)
-        return [output, list(cache)]
-
-
 class WithADict(_Base):
     def length(self, cache):
         return cache["length"] if cache else 0
@@ -133,17 +126,6 @@ class PiecesInAList(_Base):
         cache = [*(cache or ()), (k, v)]
         k, v = (torch.cat([pair[i] for pair in cache], 2) for i in (0, 1))
         return k, v, cache
-
-
-class UnturnedInTheCache(_Base):
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        n_old = 0 if cache is None else cache[0].shape[2]
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        everywhere = torch.arange(k.shape[2], device=x.device)
-        turned = _turned(k, everywhere, self.base)
-        return self.attend(x, _turned(q, everywhere[n_old:], self.base), turned, v), (k, v)
 
 
 class RepeatedInTheCache(_Base):
@@ -198,18 +180,6 @@ class ByTorchWithIsCausal(_Base):
         return self.w_o(out.transpose(1, 2).reshape(x.shape)), (k, v)
 
 
-class Expanded(_Base):
-    def shared(self, *some):
-        g = self.n_heads // self.n_kv_heads
-        return [x[:, :, None].expand(-1, -1, g, -1, -1).flatten(1, 2) for x in some]
-
-
-class RepeatedByEinops(_Base):
-    def shared(self, *some):
-        g = self.n_heads // self.n_kv_heads
-        return [repeat(x, "b h t d -> b (h g) t d", g=g) for x in some]
-
-
 class InGroups(_Base):
     def attend(self, x, q, k, v):
         groups = q.unflatten(1, (self.n_kv_heads, -1)) * self.d_k**-0.5
@@ -236,12 +206,6 @@ class TokenByToken(_Base):
             output, cache = super().forward(new, cache)
             outputs.append(output)
         return torch.cat(outputs, dim=1), cache
-
-
-class MaskByComparison(_Base):
-    def blocked(self, x, n_old):
-        at = self.places(x, n_old)
-        return torch.arange(n_old + x.shape[1], device=x.device) > at[:, None]
 
 
 class Complex(_Base):
@@ -284,31 +248,11 @@ class WithATableOfTurns(_Base):
         return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
 
 
-class PackagesRotate(_Base):
-    def turn(self, x, at):
-        return _package_rotate(x, at, self.base)
-
-
-class AllPlacesOneFurther(_Base):
-    """Only distances count."""
-
-    def places(self, x, n_old):
-        return torch.arange(n_old, n_old + x.shape[1], device=x.device) + 1
-
-
 class BothInterleavedAfterwards(_Base):
     """Queries and keys in another order of dimensions, both alike: the products stay."""
 
     def turn(self, x, at):
         return rearrange(super().turn(x, at), "b h t (two d) -> b h t (d two)", two=2)
-
-
-class CacheWithoutGradient(_Base):
-    """What is kept for later is no part of what is learnt."""
-
-    def forward(self, x, cache=None):
-        output, (k, v) = super().forward(x, cache)
-        return output, (k.detach(), v.detach())
 
 
 # ---------------------------------------------------------------- wrong
@@ -367,59 +311,6 @@ class KeptInTheModule(_Base):
         return output, self.kept
 
 
-@slips("only_output")
-class NoCacheGiven(_Base):
-    def forward(self, x, cache=None):
-        return super().forward(x, cache)[0]
-
-
-@slips("results_exchanged")
-class CacheFirst(_Base):
-    def forward(self, x, cache=None):
-        output, cache = super().forward(x, cache)
-        return cache, output
-
-
-@slips("cache_in_parts")
-class ThreeThings(_Base):
-    def forward(self, x, cache=None):
-        output, (k, v) = super().forward(x, cache)
-        return output, k, v
-
-
-@slips("not_as_asked")
-class AsADict(_Base):
-    def forward(self, x, cache=None):
-        output, cache = super().forward(x, cache)
-        return {"output": output, "cache": cache}
-
-
-@slips("layer_bias")
-class WithBias(_Base):
-    def __init__(self, d_model, n_heads, n_kv_heads, base):
-        super().__init__(d_model, n_heads, n_kv_heads, base)
-        self.w_o = nn.Linear(d_model, d_model)
-
-
-@slips("layer_sizes")
-class KeysAsWideAsQueries(_Base):
-    def __init__(self, d_model, n_heads, n_kv_heads, base):
-        super().__init__(d_model, n_heads, n_kv_heads, base)
-        self.w_k = nn.Linear(d_model, d_model, bias=False)
-
-
-@slips("arguments_exchanged")
-class HeadsFirst(_Base):
-    def __init__(self, n_heads, d_model, n_kv_heads, base):
-        super().__init__(d_model, n_heads, n_kv_heads, base)
-
-
-@slips("dealt_out")
-class DealtOut(_Base):
-    def shared(self, *some):
-        return [x.repeat(1, self.n_heads // self.n_kv_heads, 1, 1) for x in some]
-
-
 @slips("not_offset")
 class CausalByTorch(_Base):
     def attend(self, x, q, k, v):
@@ -435,48 +326,6 @@ class CausalWithoutCacheOnly(_Base):
         return self.w_o(out.transpose(1, 2).flatten(2))
 
 
-@slips("starts_anew")
-class StartsAnew(_Base):
-    def places(self, x, n_old):
-        return torch.arange(x.shape[1], device=x.device)
-
-
-@slips("queries_start_anew")
-class UnturnedAndQueriesFromZero(_Base):
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        everywhere = torch.arange(k.shape[2], device=x.device)
-        q = _turned(q, everywhere[: q.shape[2]], self.base)
-        return self.attend(x, q, _turned(k, everywhere, self.base), v), (k, v)
-
-
-@slips("turned_again")
-class TurnedAgain(_Base):
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        n_old = 0 if cache is None else cache[0].shape[2]
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        everywhere = torch.arange(k.shape[2], device=x.device)
-        k = _turned(k, everywhere, self.base)
-        return self.attend(x, _turned(q, everywhere[n_old:], self.base), k, v), (k, v)
-
-
-@slips("unturned_kept")
-class UnturnedAndUsedSo(_Base):
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        at = self.places(x, 0 if cache is None else cache[0].shape[2])
-        q, turned = _turned(q, at, self.base), _turned(k, at, self.base)
-        kept = (k, v)
-        if cache is not None:
-            kept = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-            turned = torch.cat((cache[0], turned), dim=2)
-        return self.attend(x, q, turned, kept[1]), kept
-
-
 @slips("neighbours")
 class Neighbours(_Base):
     def turn(self, x, at):
@@ -484,12 +333,6 @@ class Neighbours(_Base):
         turns = torch.exp(1j * at[:, None] * speed)
         z = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous()) * turns
         return torch.view_as_real(z).flatten(-2).to(x.dtype)
-
-
-@slips("base_not_used")
-class FixedBase(_Base):
-    def __init__(self, d_model, n_heads, n_kv_heads, base):
-        super().__init__(d_model, n_heads, n_kv_heads, 10_000.0)
 
 
 @slips("turned_before_cut")
@@ -508,23 +351,6 @@ class TurnedBeforeCut(_Base):
         whole = torch.cat((before, x), 1)
         q, k, v = self.heads(whole)
         return self.attend(x, q[:, :, before.shape[1] :], k, v), (k, v, whole)
-
-
-@slips("one_too_early")
-class BlindToItself(_Base):
-    def attend(self, x, q, k, v):
-        k, v = self.shared(k, v)
-        n_old = k.shape[2] - x.shape[1]
-        blocked = torch.ones(x.shape[1], k.shape[2], dtype=torch.bool, device=x.device).triu(n_old)
-        weights = (q @ k.mT / math.sqrt(self.d_k)).masked_fill(blocked, -1e9).softmax(-1)
-        return self.w_o((weights @ v).transpose(1, 2).flatten(2))
-
-
-@slips("no_gradient")
-class NoGradient(_Base):
-    @torch.no_grad()
-    def forward(self, x, cache=None):
-        return super().forward(x, cache)
 
 
 @slips("ends_there")
