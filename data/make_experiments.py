@@ -32,11 +32,14 @@ def write(results: dict[str, Any], path: Path = FILE) -> None:
 
 def main() -> None:
     results = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    model = opened(smollm.load())
-    known = experiments.EXPERIMENTS | {"breaks": breaks.all_of_them}
-    for name in sys.argv[1:] or known:
-        results[name] = plain(known[name](model))
-    write(results)
+    model = smollm.load()
+    for name in sys.argv[1:] or (*experiments.EXPERIMENTS, "breaks"):
+        if name == "breaks":
+            found: Any = breaks.all_of_them(model)
+        else:
+            found = experiments.EXPERIMENTS[name](opened(model))
+        results[name] = plain(found)
+        write(results)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ DATA = HERE / "data" if (HERE / "data").is_dir() else HERE.parent / "data"
 SHA256 = {
     "writes.safetensors": "70befa97c90f48b997613527399e1fb5da858f8033cb258696a52f99c81cf1c7",
     "cuts.safetensors": "9a84ffd33d469f8d6ccb077ac5caf32df89d4b66a41ba704ee526a053600e2d8",
-    "experiments.json": "549151fe8845e84ff6de66580ccbfdb5c61ab483a7d9c314315b1fe643b3f2d9",
+    "experiments.json": "13c94098c8d4a80f9af42a2109144ac17388417bfe840da1aec211cdda766490",
     "judges.tsv": "64da7ba50f7ecee6d16f21830aee85b3ce1bc4456d6d99193114b6332f3f2693",
     "links.tsv": "517f55160b9534beb92e3d33f3a880b5f6ab0adf9962136f4322eb144b1a6c3f",
     "minilm_reference.safetensors": "28f9c9ee686b88e4e782b3c906e86c931c11fe2bb9b060ddf90767adb42aa2d3",  # noqa: E501
@@ -38,7 +38,7 @@ SHA256 = {
     "paraphrases.tsv": "2202a827883757a8b78e24392fbe2d831e4243a2d2d04dd891f99a0a8709b9a0",
     "runs.safetensors": "cf39c9ed46cd477a1bc6ff85c4a6389313179d9b379e529df3625f5e4e2b39f8",
     "sentence.safetensors": "8329f00110a90899aadefbc0838085b7f4b155e2bd98f9d23e18488cd36c4567",
-    "writing.json": "174e71552ea2e0ff612a50d7e11e80ea7deb22cac441fc7e29fe73f5087e8f3f",
+    "writing.json": "83449fed584349bdf571deefc470666b1432c473ee090e0416c2e8a9ff766afa",
 }
 
 
