@@ -30,16 +30,8 @@ def _weight(layer: Any, name: str, change: Callable[[Tensor], Tensor]) -> None:
     getattr(layer, name).weight = nn.Parameter(weight, requires_grad=False)
 
 
-def _no_scale(layer: Any, h: int, h_kv: int) -> None:
-    _weight(layer, "w_q", lambda w: w * (len(w) / h) ** 0.5)
-
-
-def _by_d_k(layer: Any, h: int, h_kv: int) -> None:
-    _weight(layer, "w_q", lambda w: w / (len(w) / h) ** 0.5)
-
-
-def _uniform(layer: Any, h: int, h_kv: int) -> None:
-    _weight(layer, "w_q", torch.zeros_like)
+def _queries(change: Callable[[Tensor, int], Tensor]) -> Edit:
+    return lambda layer, h, h_kv: _weight(layer, "w_q", lambda w: change(w, h))
 
 
 def _neighbours(layer: Any, h: int, h_kv: int) -> None:
@@ -75,19 +67,15 @@ def _not_rotated(layer: Any, h: int, h_kv: int) -> None:
         linear.register_forward_hook(back)
 
 
-def _as_it_is(layer: Any, h: int, h_kv: int) -> None:
-    pass
-
-
 AROUND: dict[str, Edit] = {
-    "as written": _as_it_is,
+    "as written": _queries(lambda w, h: w),
     "no rotation": _not_rotated,
     "neighbours rotated, not halves": _neighbours,
-    "base 10,000": _as_it_is,  # which the class is built with
+    "base 10,000": _queries(lambda w, h: w),  # the class is built with it
     "key heads in turn": _in_turn,
-    "no scale": _no_scale,
-    "divided by d_k": _by_d_k,
-    "uniform weights": _uniform,
+    "no scale": _queries(lambda w, h: w * (len(w) / h) ** 0.5),
+    "divided by d_k": _queries(lambda w, h: w / (len(w) / h) ** 0.5),
+    "uniform weights": _queries(lambda w, h: torch.zeros_like(w)),
     "merged without the transpose": _not_merged,
 }
 INSIDE: dict[str, Change] = {

@@ -281,16 +281,11 @@ def least(model: SmolLM, gone: Sequence[Head], ids: Int[Tensor, "B T"]) -> list[
         gains[at] = 0.0
     gains.requires_grad_()
     changed(model, [Change(gain=gain) for gain in gains])
-    (slopes,) = torch.autograd.grad(loss_with_gradient(model, ids), gains)
+    (slopes,) = torch.autograd.grad(loss(model, ids).mean(), gains)
     needed = slopes.abs()
     for at in gone:
         needed[at] = torch.inf
     return [HEADS[i] for i in needed.flatten().argsort()[:N_STEP].tolist()]
-
-
-def loss_with_gradient(model: SmolLM, ids: Int[Tensor, "B T"]) -> Tensor:
-    scores = model(ids)[:, FIRST - 1 : -1].transpose(1, 2)
-    return F.cross_entropy(scores, ids[:, FIRST:])
 
 
 def going(model: SmolLM) -> dict[str, Any]:

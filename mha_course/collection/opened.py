@@ -185,8 +185,7 @@ def pages(model: SmolLM, seeds: Sequence[int], n_tokens: int = PAGE) -> Int[Tens
     return torch.cat([model.encode(text)[:, :n_tokens] for text in texts])
 
 
-@torch.no_grad()
 def loss(model: SmolLM, ids: Int[Tensor, "B T"], first: int = FIRST) -> Float[Tensor, " B"]:
-    """The mean loss of the tokens from `first` on, of each text."""
+    """The mean loss of the tokens from `first` on, of each text; a gain may have a gradient."""
     scores = model(ids)[:, first - 1 : -1].transpose(1, 2)
     return F.cross_entropy(scores, ids[:, first:], reduction="none").mean(dim=-1)
