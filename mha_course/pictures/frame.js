@@ -2,7 +2,7 @@
 
 import { CUT_STYLE } from "./cut.js";
 import { FLOW_STYLE } from "./flow.js";
-import { WRITES_STYLE } from "./writes.js";
+import { WRITES_STYLE } from "./writes_style.js";
 
 const STYLE = `
 .mha-explorer,.mha-view{max-width:100%;font-size:.8125rem;line-height:1.45;color:var(--mha-text)}
