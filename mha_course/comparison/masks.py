@@ -47,6 +47,7 @@ NUMBERS = {
 MEANINGS = BOOLS | NUMBERS | {"lengths": lambda n: n}
 SAME = {"1 = ": (*BOOLS,), "-1e9": ("-inf added to the scores",)}  # which need not be tried
 SIZES = ((1, 2), (4, 16), (2, 17), (5, 8), (2, 33), (3, 64), (1, 128))
+LONG = 33  # longer ones are tried in evaluation only
 SMALLEST = ((1, 2), (1, 3), (2, 2), (2, 3), (3, 7))
 SCALES = (2, 4, 6, 16, 128, 256, 1024)
 ONES = ("mask applied", "mask filled", "mask repeated", "mask built")
@@ -356,7 +357,8 @@ class Masks:
             return y is not None and not self._fits(self.c.masked(x, total, mistake), y, rows)
 
         for (B, T), form, mode in product(SIZES, forms, self.modes):
-            if differs(shipped.draw(B, T, self.d_model, seed=B + T), form, mode):
+            x = shipped.draw(B, T, self.d_model, seed=B + T)
+            if (T <= LONG or not mode) and differs(x, form, mode):
                 call = f"x ({B}, {T}, {self.d_model}) in {'training' if mode else 'evaluation'}"
                 taken.findings.append(Finding("mask_leaks", f"{slot.said} {form.axes}", call))
                 return

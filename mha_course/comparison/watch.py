@@ -42,17 +42,17 @@ class Watch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
-        names = WITH_ONE.get(func, ("input", "p", "training") if name in DROPOUTS else ())
-        given = dict(zip(names, args, strict=False)) | kwargs
-        on = given.get("training", given.get("train", True)) in (True, None)
-        if name in DROPOUTS:
-            x, p = given["input"], given.get("p", 0.5)
-            if on and p:
-                self.drops.append((place := self._place(x), float(p), x.numel()))
-                if place == self.but:
-                    return func(*args, **kwargs)
-            return (x, torch.ones_like(x, dtype=torch.bool)) if name == "native_dropout" else x
-        if names:
+        if name in DROPOUTS or func in WITH_ONE:
+            given = dict(zip(WITH_ONE.get(func, ("input", "p", "training")), args, strict=False))
+            given |= kwargs
+            on = given.get("training", given.get("train", True)) in (True, None)
+            if name in DROPOUTS:
+                x, p = given["input"], given.get("p", 0.5)
+                if on and p:
+                    self.drops.append((place := self._place(x), float(p), x.numel()))
+                    if place == self.but:
+                        return func(*args, **kwargs)
+                return (x, torch.ones_like(x, dtype=torch.bool)) if name == "native_dropout" else x
             if on and (p := given.get("dropout_p", 0.0)):
                 rows = given["query"].shape[:-1].numel() * given.get("num_heads", 1)
                 self.drops.append(("weights", float(p), rows * self.n_tokens))
@@ -61,7 +61,8 @@ class Watch(TorchFunctionMode):
         self.turns |= name in ("sin", "cos", "polar")
         if isinstance(out, Tensor):
             self.axes = max(self.axes, out.ndim)
-            self.dtypes |= {out.dtype} if out.is_floating_point() else set()
+            if out.is_floating_point():
+                self.dtypes.add(out.dtype)
             if self.drawn is not None and name in UNIFORM:
                 out.fill_(round(self.drawn) if "bernoulli" in name else self.drawn)
         return out
