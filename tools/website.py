@@ -331,7 +331,7 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
             (folder / f"{name}.js").write_text(script.result(), encoding="utf-8")
         shared = live.script() + offer(folder, model, heads) + offer_writer(folder, writer)
     (folder / "explore.js").write_text(shared, encoding="utf-8")
-    style = "\n".join([CODE, asset("site.css"), asset("folds.css")])
+    style = "\n".join([live.THEME["scale"], CODE, asset("site.css"), asset("folds.css")])
     (folder / "page.css").write_text(style, encoding="utf-8")
     (folder / "page.js").write_text(asset("site.js"), encoding="utf-8")
     for name in {*LOCAL_IMAGE.findall((folder / "index.html").read_text(encoding="utf-8"))}:

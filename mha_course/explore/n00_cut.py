@@ -92,6 +92,7 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
         },
         scene,
         reach={"text": lambda **_: texts, "word": _choices},
+        headline="A wide ribbon may carry little. Cut it, and see how far the word moves.",
     )
     explorer.view.on_msg(_answer)
     return explorer

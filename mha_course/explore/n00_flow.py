@@ -87,8 +87,8 @@ def flow(
     first, *_ = sources
     *_, last = sources.values()
     steps = _steps(_blocks(sources[first], 0, False, until))  # by hand there is no X
-    # Full, but where the notebook speaks of one step.
-    start = {"projections": "Q, K, V", "heads": "Q, K, V", "mask": "mask"}.get(until, steps[-1])
+    # At the beginning, but where the notebook speaks of the mask, or of the output.
+    start = {"mask": "mask", "output": steps[-1]}.get(until, "Q, K, V")
     controls: dict[str, Any] = {
         "example": widgets.Dropdown(options=[*sources]),
         "step": widgets.SelectionSlider(options=steps, value=start),
@@ -106,7 +106,8 @@ def flow(
     def heads(example: str = first, **_: Any) -> range:
         return range(len(sources[example].q))
 
-    explorer = Explorer(controls, scene_at, reach={"head": heads})
+    headline = "From queries and keys to a mixture of values: each number says what made it."
+    explorer = Explorer(controls, scene_at, reach={"head": heads}, headline=headline)
     explorer.first = explorer.scene_at(**explorer.values | {"step": steps[-1]})  # a still shows all
     return explorer
 
@@ -142,9 +143,11 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
         writes=None if source.by_hand or w_o is None else _writes(source, causal),
         bias=None if source.by_hand else bias,
     )
-    caption = _caption(source, blocks, step, head, causal)
+    made = ", ".join(blocks[name].title for name in shown)
     return Scene(
-        panel, caption=caption, alt=f"The computation of attention as blocks of cells: {caption}"
+        panel,
+        caption=_caption(source, blocks, step, head, causal),
+        alt=f"Attention as blocks of cells, in the order in which they are made: {made}.",
     )
 
 

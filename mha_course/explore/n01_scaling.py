@@ -26,6 +26,7 @@ def scaling() -> Explorer:
             "scaled": widgets.Checkbox(value=False, description="divide by √d_k", indent=False),
         },
         scene,
+        headline="Undivided, the longer the vectors, the more one key takes: √d_k undoes it.",
     )
 
 
@@ -74,7 +75,7 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
     )
     how = "divided by √d_k" if scaled else "unscaled"
     return Scene(
-        [[scores, shares], [slopes, curve]],
+        [[curve, shares], [scores, slopes]],
         caption=f"d_k = {d_k}, {how}: scores from {number(low)} to {number(high)}, "
         f"largest weight {number(float(weights.max()), 3)}, "
         f"largest slope {number(float(gradient.max()), 3)} of at most .25.",

@@ -39,6 +39,7 @@ def memory() -> Explorer:
             "step": widgets.SelectionSlider(options=STEPS, value="permute"),
         },
         scene,
+        headline="view and permute move nothing in memory. Nor does the shortcut, and it is wrong.",
     )
 
 

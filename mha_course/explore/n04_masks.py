@@ -27,6 +27,7 @@ def masks() -> Explorer:
         },
         scene,
         reach={f"length_{b}": lambda T, **_: range(T + 1) for b in range(2)},
+        headline="One mask, read in three ways: only one hides the future and the padding.",
     )
 
 

@@ -31,6 +31,7 @@ def head_writes() -> Explorer:
             f"head_{i}": lambda h, i=i, **_: (False, True) if i < h else (False,)
             for i in range(HEADS[-1])
         },
+        headline="The output is a sum: switch a head off, and only what it wrote is missing.",
     )
 
 

@@ -48,6 +48,7 @@ def heads(
         controls,
         partial(draw, q, k, labels, trained_h),
         reach={"d_k": lambda h, **_: range(1, width // h + 1)},
+        headline="Each head looks in its own way: follow one row through all of them.",
     )
 
 

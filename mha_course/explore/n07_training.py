@@ -35,16 +35,19 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
     if not steps:
         raise ValueError("runs must share a step at which each has a snapshot; they share none.")
     start = 2 if 2 in by_h else counts[0]
-    return Explorer(
+    explorer = Explorer(
         {
             "h": widgets.SelectionSlider(options=counts, value=start),
-            "step": widgets.SelectionSlider(options=steps, value=steps[-1]),
+            "step": widgets.SelectionSlider(options=steps),
             "silence": widgets.Dropdown(options=_silence_choices(start)),
         },
         lambda h, step, silence: draw(by_h[h], step, silence),
         reach={"silence": lambda h, **_: _silence_choices(h)},
         play="step",
+        headline="Two answers to find, one at each side. Press Play: do the heads share the work?",
     )
+    explorer.first = explorer.scene_at(**explorer.values | {"step": steps[-1]})  # a still, the end
+    return explorer
 
 
 def scene(h: int = 2, step: int = 600, silence: int = NO_HEAD) -> Scene:

@@ -58,6 +58,7 @@ def real_heads(text: str = SENTENCE) -> Explorer:
         },
         scene,
         reach={"text": lambda **_: [*dict.fromkeys((text, *OFFERED))]},
+        headline="A published model's 72 heads on a sentence: press a small map to see it large.",
     )
 
 

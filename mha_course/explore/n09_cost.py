@@ -37,6 +37,7 @@ def cost(measured: Measured | None = None) -> Explorer:
             "h": widgets.SelectionSlider(options=heads, value=h),
         },
         partial(scene, measured=measured),
+        headline="Twice the text: four times the scores. The fused core never holds them.",
     )
 
 
@@ -95,7 +96,7 @@ def scene(T: int = 1024, d_model: int = 512, h: int = 8, measured: Measured | No
     time = curve(milliseconds, "ms", MS_AXIS, "time of the core")
     memory = curve(sizes, "bytes", BYTES_AXIS, "memory of the core")
     caption = _caption(T, d_model, h, parts, measured)
-    return Scene([[operations, rules], [time, memory]], caption=caption)
+    return Scene([[memory, time], [operations, rules]], caption=caption)
 
 
 def amount(value: float) -> str:

@@ -24,6 +24,7 @@ def rotation() -> Explorer:
             "base": widgets.SelectionSlider(options=BASES, value=10_000),
         },
         scene,
+        headline="Turned by their places, two equal rows score by how far apart they stand.",
     )
 
 
@@ -61,7 +62,7 @@ def scene(distance: int = 3, d_k: int = 16, base: int = 10_000) -> Scene:
         title="two equal rows, by their distance",
     )
     return Scene(
-        [[each, turns], [curve]],
+        [[curve], [each, turns]],
         caption=f"Distance {distance}, d_k = {d_k}, base {number(base)}: the pairs add up to "
         f"{number(float(score[distance]))} of their score at distance 0; {backwards} of {half} "
         f"pairs {'counts' if backwards == 1 else 'count'} against it.",

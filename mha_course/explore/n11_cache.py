@@ -27,6 +27,7 @@ def cache() -> Explorer:
             "h_kv": lambda h, **_: [n for n in HEADS if n <= h],
             "step": lambda T, **_: range(T),
         },
+        headline="A new token makes one row of scores. All older keys and values are read back.",
     )
 
 

@@ -1,6 +1,7 @@
 """Published models side by side: what a token sees, what is kept, what is computed."""
 
 import json
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -8,20 +9,18 @@ import ipywidgets as widgets
 
 from mha_course.base.numerals import counted, number
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.panels import Scene, Stack, Table, Tiles
+from mha_course.pictures.panels import Scene, Table, Tiles
 from mha_lesson import text
 
-LENGTHS = tuple(2**k for k in range(21))  # 1 … 1,048,576
+DISTANCES = (0, *(2**k for k in range(20)))  # tokens back: 0, 1, 2 … 524,288
+LENGTHS = tuple(
+    sorted({*(2**k for k in range(0, 21, 2)), *(10**k for k in range(2, 7)), 2**13, 2**17})
+)
 BYTES = 2  # of a number, everywhere: bfloat16
 IN_ROW = 12  # layers side by side
 ORDINALS = tuple((f"{n} kind", i) for i, n in enumerate(("first", "second", "third", "fourth")))
-SAYS = {
-    "A": "all tokens",
-    "C": "chosen rows",
-    "R": "a row for several",
-    "S": "what a state kept",
-    "–": "nothing",
-}
+SAYS = {"A": "all", "C": "chosen", "R": "merged", "S": "a state", "–": "none"}
+POLES = ("Llama 2 7B", "DeepSeek-V4 Flash", "Gemma 3 4B")  # beside which a model is seen
 
 
 @cache
@@ -33,15 +32,15 @@ def published() -> dict[str, dict[str, Any]]:
 
 def models() -> Explorer:
     """Sliders `model`, `length` and `layer` over what attention keeps, computes and sees."""
-    names = list(published())
     return Explorer(
         {
-            "model": widgets.SelectionSlider(options=names, value="Gemma 3 4B"),
+            "model": widgets.Dropdown(options=[*published()], value="Gemma 3 4B"),
             "length": widgets.SelectionSlider(options=LENGTHS, value=2**13),
             "layer": widgets.SelectionSlider(options=ORDINALS),
         },
         scene,
         reach={"layer": lambda model, **_: ORDINALS[: len(published()[model]["kinds"])]},
+        headline="What must a model keep to write on? Three of them at one length.",
     )
 
 
@@ -71,66 +70,73 @@ def operations(kind: dict[str, Any], length: int, phase: str) -> int:
 
 
 def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Scene:
-    """The layers by kind, what the newest token sees in the chosen kind, and what all cost."""
+    """The model beside two others, its layers by kind, and what the newest token sees in one."""
     about = published()[model]
     pattern, kinds = about["pattern"], about["kinds"]
     letters = sorted(kinds, key=pattern.index)
     letter = letters[min(layer, len(letters) - 1)]
     chosen = kinds[letter]
-
-    def total(per_layer: Any) -> int:
-        return sum(per_layer(kinds[one]) for one in pattern)
-
-    kept = total(lambda kind: numbers_kept(kind, length)) * BYTES
-    grows = total(lambda kind: growth(kind, length))
-    phases = {
-        phase: total(lambda kind, phase=phase: operations(kind, length, phase))
-        for phase in ("prefill", "decode")
-    }
+    beside = [model, *(name for name in POLES if name != model)][:3]
+    kept, *_ = amounts = [_amounts(published()[name], length) for name in beside]
     near, far = rows_seen(chosen, length)
     work = Table(
-        [
-            ["cache, for one more token", f"{number(grows * BYTES)}B"],
-            ["cache, in all", f"{number(kept)}B"],
-            ["operations a token, prefill", number(phases["prefill"])],
-            ["operations a token, decode", number(phases["decode"])],
-            ["operations for a byte of cache", number(phases["decode"] / max(kept, 1))],
-        ],
-        header=[f"all {len(pattern)} layers", f"at {length:,} tokens"],
-        title=f"{model}, {about['published']}",
+        [list(row) for row in zip(WORK, *amounts, strict=True)],
+        header=[f"all layers, after {length:,}", *beside],
+        title="cache, and operations for a token",
     )
     sees = Table(
         [
             [
-                f"{pattern.count(one)} × {kinds[one]['name']}",
+                f"{one}: {pattern.count(one)} × {kinds[one]['name']}",
                 _sees(kinds[one]),
-                kinds[one]["places"],
-                f"{number(numbers_kept(kinds[one], length) * BYTES)}B",
+                kinds[one]["places"].removesuffix(", turned back in values"),
+                _bytes(numbers_kept(kinds[one], length)),
             ]
             for one in letters
         ],
-        header=["layers", "a token sees", "places", "kept in each"],
+        header=["layers", "a token sees", "places", "kept"],
         strong=[letters.index(letter)],
         title="its kinds of layers",
     )
     return Scene(
         [
-            [
-                Stack(
-                    [
-                        [_grid(pattern, letters, kinds)],
-                        [_row(chosen, length, letters.index(letter))],
-                    ],
-                    wide=1.0,
-                ),
-                work,
-            ],
+            [work],
+            [_grid(pattern, letters, kinds), _row(chosen, length, letters.index(letter))],
             [sees],
         ],
-        caption=f"{model} after {counted(length, 'token')}: {number(kept)}B of cache. In layer "
-        f"{pattern.index(letter)} ({chosen['name']}) the newest token attends to "
+        caption=f"{model} ({about['published']}) after {counted(length, 'token')}: {kept[1]} of "
+        f"cache. In layer {pattern.index(letter)} ({chosen['name']}) the newest token attends to "
         f"{counted(near + far, 'row')}.",
     )
+
+
+WORK = (
+    "cache, for one more token",
+    "cache, in all",
+    "operations, prefill",
+    "operations, decode",
+    "operations a byte",
+)
+
+
+def _amounts(about: dict[str, Any], length: int) -> list[str]:
+    """What a model keeps and computes, in the order of `WORK`."""
+
+    def total(per_layer: Callable[..., float], *more: Any) -> float:
+        return sum(per_layer(about["kinds"][one], length, *more) for one in about["pattern"])
+
+    kept, decode = total(numbers_kept), total(operations, "decode")
+    return [
+        _bytes(total(growth)),
+        _bytes(kept),
+        number(total(operations, "prefill")),
+        number(decode),
+        number(decode / max(kept * BYTES, 1)),
+    ]
+
+
+def _bytes(numbers: float) -> str:
+    return f"{number(numbers * BYTES)}B"
 
 
 def _sees(kind: dict[str, Any]) -> str:
@@ -153,7 +159,7 @@ def _grid(pattern: str, letters: list[str], kinds: dict[str, Any]) -> Tiles:
         says=[[None if cell is None else kinds[cell]["name"] for cell in row] for row in rows],
         rows=[f"{i}" for i in range(0, len(cells), IN_ROW)],
         row_name="layers from",
-        title="kinds: " + ", ".join(f"{letter} {kinds[letter]['name']}" for letter in letters),
+        title="layer by layer",
     )
 
 
@@ -162,14 +168,13 @@ def _row(kind: dict[str, Any], length: int, colour: int) -> Tiles:
     near, _ = rows_seen(kind, length)
     far = "–" if not kind["far"] else "C" if kind["most"] else "A" if kind["far"] == 1 else "R"
     far = "S" if kind["state"] else far
-    starts = (0, *LENGTHS[:-1])
-    labels = [None if at >= length else "A" if at < near else far for at in starts]
+    labels = [None if at >= length else "A" if at < near else far for at in DISTANCES]
     used = [letter for letter in SAYS if letter in labels]
     return Tiles(
         [labels],
         heads=[[-1 if label in (None, "–") else colour for label in labels]],
         says=[[label and SAYS[label] for label in labels]],
-        columns=[number(n) for n in starts],
+        columns=[number(n) for n in DISTANCES],
         column_name="tokens back, from",
-        title="the newest token sees: " + ", ".join(f"{x} {SAYS[x]}" for x in used),
+        title="the newest sees: " + ", ".join(f"{x} {SAYS[x]}" for x in used),
     )

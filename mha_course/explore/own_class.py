@@ -179,6 +179,7 @@ def in_model(
         },
         partial(scene, kind, label=label),
         reach={"text": lambda **_: [text]},
+        headline="Put a mistake into the class, and see what the model still finds.",
     )
 
 

@@ -16,15 +16,16 @@ function linksOf({ values, blocked, columns }, faint) {
 
 const WIDEST = 64; // columns of a table on a page; a file has them all
 const range = (n) => Array.from({ length: n }, (_, i) => i);
-// A label with the name of its axis, where it is a number: "key 3".
-const named = (axis, label) => (axis && /^\d+\b/.test(label ?? "") ? `${axis} ${label}` : label ?? "");
-// Names as they are told: a mark by its name, one that comes more than once with its count.
+// A label with the name of its axis, where it is a number or a token: "key 3".
+const named = (axis, label) => (axis && /^\d+\b|[“”]/.test(label ?? "") ? `${axis} ${label}` : label ?? "");
+// Names as they are told: tokens in quotes, a mark by its name, one that comes more than once with its count.
 const MARKS = { ".": "full stop", ",": "comma", ";": "semicolon", ":": "colon", "?": "question mark",
   "!": "exclamation mark", "'": "apostrophe" };
-const told = (names = []) => names.map((name, i) => {
+const told = (names = [], axis = "") => names.map((name, i) => {
   const all = names.filter((other) => other === name).length,
     n = names.slice(0, i).filter((other) => other === name).length;
-  return `${name && all > 1 ? `${["1st", "2nd", "3rd"][n] ?? `${n + 1}th`} ` : ""}${MARKS[name] ?? name}`;
+  const word = MARKS[name] ?? (/^(query|key|token)$/.test(axis) && name && !/^\d/.test(name) ? `“${name}”` : name);
+  return `${name && all > 1 ? `${["1st", "2nd", "3rd"][n] ?? `${n + 1}th`} ` : ""}${word}`;
 });
 // Names in a list, numbers that follow each other as "1 to 5".
 const spans = (names) => {
@@ -35,10 +36,16 @@ const spans = (names) => {
   }
   return runs.map((run) => (run.length > 2 ? `${run[0]} to ${run.at(-1)}` : run.join(", "))).join(", ");
 };
-// The three largest of [name, value, text].
-export const largest = (list) =>
-  `${list.length > 3 ? "largest " : ""}${list.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 3)
-    .map(([name, , text]) => `${name} ${text}`).join(", ")}`;
+// The three largest of [name, value, text]; where some are below zero, the lowest, too.
+export const largest = (list) => {
+  const told = (some) => some.map(([name, , text]) => `${name} ${text}`).join(", ");
+  const sorted = list.sort((a, b) => b[1] - a[1]), low = sorted.slice(3).at(-1);
+  return `${list.length > 3 ? "largest " : ""}${told(sorted.slice(0, 3))}`
+    + `${low?.[1] < 0 ? `; lowest ${told([low])}` : ""}`;
+};
+// Arrows in a sentence, as they are heard.
+export const heard = (text) => text.replaceAll("query → key", "queries by keys")
+  .replace(/(\S+) → ([^\s,.:;]+|\S)/g, "query “$1”, key “$2”");
 // Where and what: "k2 = .5", "measured at T = 4: 3".
 const parted = (says) => says.match(/^(.*)(?: = |: )(.*)$/s)?.slice(1) ?? ["", says];
 
@@ -69,14 +76,18 @@ export class Area {
   // Whether a cell is known by the names of its row and column.
   get placed() { return [this.m.rows, this.m.columns].every((names) => names?.length); }
   // ---- in words: what is announced, and stands in a table ----
-  get title() { return [this.m.title, this.within].filter(Boolean).join(" of "); }
-  get told() { return this.names_ ??= { rows: told(this.m.rows), columns: told(this.m.columns) }; }
+  get title() { return [this.m.title?.replace(/^\d/, "head $&"), this.within].filter(Boolean).join(" of "); }
+  get told() { return this.names_ ??= { rows: told(this.m.rows, this.m.row_name),
+    columns: told(this.m.columns, this.m.column_name) }; }
   row(r) { return named(this.m.row_name, this.told.rows[r]); }
   column(c) { return named(this.m.column_name, this.told.columns[c]); }
   cell(r, c) { return this.says(r, c) ?? ""; }
   raw(r, c) { return this.cell(r, c); } // in a file
-  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(" to "), this.cell(r, c) || "empty"]
+  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(", "), this.cell(r, c) || "empty"]
     .filter(Boolean).join(": "); }
+  // A whole row, or a column.
+  spokenRow(r, c) { return `${this.row(r, c) || `row ${r + 1}`}: ${this.inWords(this.across(r, c))}`; }
+  spokenColumn(c) { return `${this.column(c) || `column ${c + 1}`}: ${this.inWords(this.down(c))}`; }
   // What cells [name, row, column, full name] come to, where that is less than all of them.
   gist() { return ""; }
   inWords(cells) { return (cells[0][0] && this.gist(cells))
@@ -113,8 +124,8 @@ class Heatmap extends Area {
   gist(cells) {
     const at = ([, r, c]) => r * this.columns + c, { mask } = this.m;
     const shut = cells.filter((cell) => (mask ? this.values : this.blocked)?.[at(cell)]),
-      size = (cell) => Math.abs(this.values[at(cell)]);
-    const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && size(cell) > 0)
+      size = (cell) => this.values[at(cell)];
+    const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && size(cell))
       .map((cell) => [cell[3], size(cell), this.cell(cell[1], cell[2])]);
     const what = mask ? "True" : "blocked", all = shut.length === cells.length ? `all ${what}`
       : `${what}: ${spans(shut.map(([name]) => name))}`;
@@ -245,7 +256,12 @@ class Ribbons extends Area {
     return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ")
       || "nothing much"}`;
   }
-  spoken(r, c) { return this.says(r, c) ?? "empty"; }
+  spoken(r, c) {
+    const says = this.says(r, c)?.split(/ [←→] /)[1], { rows, columns } = this.told;
+    return says ? `${c ? `key ${columns[r]} gives to` : `query ${rows[r]} takes from`}: ${says}` : "empty";
+  }
+  spokenRow(r, c) { return this.spoken(r, c); }
+  spokenColumn(c) { return `${["queries", "keys"][c]}: ${(c ? this.told.columns : this.told.rows).join(", ")}`; }
   table(text) { return new Heatmap({ ...this.m, shape: [this.m.rows.length, this.m.columns.length], decimals: 2 })
     .table(text); }
   pair(r, c) { return c ? [null, r] : [r, null]; }

@@ -100,7 +100,11 @@ class CutWords extends Area {
   }
   says(r, c) { return this.m.cut.of(r, c === 1); }
   spoken(r, c) { return this.says(r, c); }
-  cell(r, c) { return c ? `${number(this.m.cut.seen.weights[r], 2)}${this.m.cut.seen.cut(r) ? " (cut)" : ""}` : ""; }
+  cell(r, c) {
+    const { weights, cut, moved } = this.m.cut.seen;
+    const moves = moved ? `, moves by ${percent(moved[r])}` : "";
+    return c ? `${number(weights[r], 2)}${cut(r) ? " (cut)" : ""}${moves}` : "";
+  }
   get placed() { return new Set(this.m.rows).size === this.rows; }
   gist(cells) { return cells.length === this.rows
     ? largest(cells.map(([name, r, c]) => [name, this.m.cut.seen.weights[r], this.cell(r, c)])) : ""; }
@@ -139,7 +143,8 @@ export class Cut {
     const tools = document.createElement("div");
     tools.className = "mha-tools";
     tools.innerHTML = `<p></p><label>ribbons: weight <input type="range" min="0" max="1" step="0.05" value="0"
-      aria-label="ribbons from weight, 0, to what a cut does, 1" data-lm-suppress-shortcuts="true"> what a cut
+      aria-label="ribbons from weight to what a cut does" aria-valuetext="weight"
+      data-lm-suppress-shortcuts="true"> what a cut
       does</label><span
       class="mha-presses"></span><span class="mha-presses"></span>`;
     view.head.append(tools);
@@ -151,7 +156,13 @@ export class Cut {
     this.wholes.append(this.button("cut the head", () => this.toggle([this.sent.layer, this.sent.head, null, null])),
                        this.button("cut the layer", () => this.toggle([this.sent.layer, null, null, null])));
     this.slider = tools.querySelector("input");
-    this.slider.addEventListener("input", () => { this.share = Number(this.slider.value); this.again(); });
+    this.slider.addEventListener("input", () => { this.share = Number(this.slider.value); this.again();
+      this.slider.ariaValueText = ["weight", `${Math.round(100 * this.share)}% of the way`, "what a cut does"][
+        Math.ceil(this.share) + Math.floor(this.share)];
+    });
+    const keys = view.el.querySelector(`#${view.canvas.getAttribute("aria-describedby")}`);
+    for (const p of [keys, view.details.querySelector("p")])
+      p.textContent = p.textContent.replace("Enter keeps a cell,", "Enter cuts or mends a ribbon,");
   }
 
   // ---- what is seen ----
@@ -317,17 +328,18 @@ export class Cut {
     if (!ribbon && r === seen.word) return `“${word}”: its ribbons are the ones you see`;
     if (!ribbon) return this.chooses ? `press to see what “${other}” takes`
       : `what “${other}” takes is not stored here: that needs the model`;
-    const done = seen.cut(r) === 1, first = `${word} → ${other}: weight ${number(seen.weights[r], 2)}`;
+    const done = seen.cut(r) === 1, moved = seen.moved ? `, its vector moves by ${percent(seen.moved[r])}` : "";
+    const first = `${word} → ${other}: weight ${number(seen.weights[r], 2)}${moved}`;
     return done ? `${first}; cut: press to mend it` : `${first}; press to cut it`;
   }
 
   sentence() {
-    const { seen, cuts, guess } = this, { labels, word, layer, weights } = seen, it = `“${labels[word]}”`;
+    const { seen, cuts, guess } = this, { labels, word, layer, head, weights } = seen, it = `“${labels[word]}”`;
     if (!cuts.length) {
       const top = weights.indexOf(Math.max(...weights)),
-        first = `Here ${it} takes most from “${labels[top]}”: ${number(weights[top], 2)}. `;
+        first = `In layer ${layer}, head ${head}, ${it} takes most from “${labels[top]}”: ${number(weights[top], 2)}. `;
       if (guess === null) return `${first}How far does its last vector move without that ribbon? Guess, then cut it.`;
-      return `${first}Your guess: by ${number(100 * guess)}%. Now cut it: press on the ribbon.`;
+      return `${first}Your guess: by ${number(100 * guess)}%. Now cut it: press on the ribbon, or Enter.`;
     }
     if (!seen.moved) return "The model runs again …";
     const [l, h, row, j] = cuts.at(-1), far = seen.moved[word],
@@ -340,7 +352,8 @@ export class Cut {
       return `Without ${labels[row]} → ${labels[j]} in layer ${l}, head ${h}, ${moved}`;
     const verdict = weights[j] >= 0.3 && far < 0.1 ? " A wide ribbon, and little hangs on it." : weights[j] < 0.1
       && far >= 0.1 ? " A thin ribbon, and much hangs on it." : "";
-    return `Without ${labels[word]} → ${labels[j]} (${number(weights[j], 2)}) ${moved}${guess === null ? ""
+    const where = `layer ${l}, head ${h}`;
+    return `Without ${labels[word]} → ${labels[j]} (${number(weights[j], 2)}, ${where}) ${moved}${guess === null ? ""
       : ` Your guess: ${number(100 * guess)}%.`}${verdict}`;
   }
 
@@ -360,8 +373,18 @@ export class Cut {
   table() {
     const { labels, word, layer, head, weights, moved } = this.seen, more = (of) => (moved ? [of] : []);
     const rows = labels.map((label, j) => [label, number(weights[j], 2), ...more(percent(moved?.[j]))]);
-    return { title: `what ${labels[word]} takes in layer ${layer}, head ${head}`,
+    return { title: `what “${labels[word]}” takes in layer ${layer}, head ${head}`,
       head: ["from", "weight", ...more("its last vector moves by")], rows };
+  }
+
+  // What is seen beside the sentence once something is cut: its remark, and which other words move most.
+  get heard() {
+    const { labels, moved, word } = this.seen;
+    if (!moved) return "";
+    const others = labels.map((label, j) => [`“${label}”`, j === word ? 0 : moved[j], percent(moved[j])])
+      .filter(([, far]) => far >= 0.0005);
+    const told = others.length ? `Other words move: ${largest(others)}.` : "";
+    return `${this.note.textContent} ${told}`.trim();
   }
 
   button(text, press) {
@@ -392,7 +415,7 @@ export class Cut {
 
   read() {
     const { cursor, fields } = this.view, words = cursor ? fields[cursor[0]].says(cursor[1], cursor[2]) ?? "" : "";
-    const idle = "Press on a ribbon: the model runs on without it.";
+    const idle = "Press on a ribbon (by keys: arrows, Enter): the model runs on without it.";
     if (this.now.textContent !== (words || idle)) this.now.textContent = words || idle;
   }
 }

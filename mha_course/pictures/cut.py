@@ -93,9 +93,9 @@ class Cut(Panel):
         word, top = self.labels[self.word], int(self.weights.argmax())
         if self.cut is None:
             return (
-                f"Here “{word}” takes most from “{self.labels[top]}”: "
-                f"{number(self.weights[top], 2)}. How far does its last vector move without that "
-                "ribbon? Guess, then cut it."
+                f"In layer {self.layer}, head {self.head}, “{word}” takes most from "
+                f"“{self.labels[top]}”: {number(self.weights[top], 2)}. How far does its last "
+                "vector move without that ribbon? Guess, then cut it."
             )
         moved = f"the last vector of “{word}” moves by {percent(self.moves[self.cut, self.word])}."
         T = len(self.labels)
@@ -113,7 +113,7 @@ class Cut(Panel):
         return header, [*zip(self.labels, weights, moved, strict=True)]
 
     def _describe(self) -> str:
-        return f"what {self.labels[self.word]} takes in layer {self.layer}, head {self.head}"
+        return f"what “{self.labels[self.word]}” takes in layer {self.layer}, head {self.head}"
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         """What the browser draws, and computes with."""

@@ -287,7 +287,7 @@ def _(mark: ColourBar, axes: Axes) -> None:
     step = mark.width / len(ramp)
     corners = np.array([(mark.x + i * step, mark.y) for i in range(len(ramp))])
     axes.add_collection(_boxes(corners, step, mark.height, facecolors=ramp, antialiased=False))
-    if mark.colours == "diverging":  # as in the cells below zero: their sign, in grey too
+    if len(colours.ENDS[mark.colours]) > 1:  # as in the cells below zero: their sign, in grey too
         half = np.array([(mark.x, mark.y + (mark.height - 1) / 2)])
         axes.add_collection(_boxes(half, mark.width / 2, 1, facecolors=CARD, antialiased=False))
     _draw(mark.label(), axes)
@@ -328,8 +328,7 @@ def _(mark: HeatmapCells, axes: Axes) -> None:
     if opened.any():
         inks = table[levels[opened]] / 255
         axes.add_collection(_boxes(corners[opened], *size, facecolors=inks, antialiased=gap > 0))
-    signed = panel.colours == "diverging" and not mark.numbers
-    if (below := opened & (panel.values < 0) & signed).any():
+    if not mark.numbers and (below := opened & (panel.values < 0)).any():
         through = corners[below] + (0, (size[1] - 1) / 2)
         axes.add_collection(_boxes(through, size[0], 1, facecolors=CARD, antialiased=False))
     if blocked.any():

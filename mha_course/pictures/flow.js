@@ -50,8 +50,6 @@ export class Flow {
     flow.blocks.forEach((name, i) => { this.fields[name] = view.fields[i]; });
     this.names = new Map(flow.blocks.map((name, i) => [view.fields[i], name]));
     if (other) [this.pick, this.column] = [flow.pick.slice(), {}];
-    // to be dragged
-    if (!before && flow.by_hand && flow.last === "context") view.cursor = [flow.blocks.indexOf("q"), flow.pick[0], 0];
     view.canvas.style.touchAction = flow.by_hand ? "pan-x" : "";
     if (flow.by_hand) this.again();
     const known = !still.matches && !other ? before.blocks : flow.blocks;
@@ -75,6 +73,11 @@ export class Flow {
   }
 
   get sentence() { return this.strip.firstChild.textContent; }
+  // The same for who listens, who has read what to do at the first time.
+  get heard() {
+    const [, r, c] = this.now(), { words } = this.flow, [said] = this.sentence.split("; drag");
+    return said.replace(`${words[r]} → ${words[c]}`, `query “${words[r]}”, key “${words[c]}”`);
+  }
   get sticks() { return getComputedStyle(this.strip).position === "sticky" ? this.strip.offsetHeight : 0; }
 
   // New blocks fade in.
@@ -106,6 +109,12 @@ export class Flow {
     mine[name][r * field.columns + c] = Math.max(-far, Math.min(far, to));
     this.mine[head] = mine;
     this.again();
+    this.pick[name === "k" ? 1 : 0] = name === "k" ? c : name === "q" ? r : this.pick[0]; // what the line speaks of
+    this.follows = ["weights", this.flow.last].filter((one, n, all) => this.fields[one] && one !== all[n - 1])
+      .filter((one) => !"qkv".includes(one)).map((one) => {
+        const f = this.fields[one], row = [...f.values.slice(this.pick[0] * f.columns, (this.pick[0] + 1) * f.columns)];
+        return `${one} of ${this.flow.words[this.pick[0]]}: ${row.map(two).join(", ")}`;
+      });
     this.view.draw();
   }
 

@@ -5,8 +5,9 @@ import { FLOW_STYLE } from "./flow.js";
 import { WRITES_STYLE } from "./writes_style.js";
 
 const STYLE = `
-.mha-explorer,.mha-view{max-width:100%;font-size:.8125rem;line-height:1.45;color:var(--mha-text)}
+.mha-explorer,.mha-view{max-width:100%;font-size:var(--mha-small);line-height:1.45;color:var(--mha-text)}
 .mha-view{position:relative}
+.mha-explorer>.mha-lead{margin:0 0 var(--mha-s1);font-size:var(--mha-body);line-height:1.35;font-weight:600}
 .mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);margin-left:-2px;padding:2px 0 2px 2px}
 .mha-bar>.mha-head{flex:1 0 100%}
 .mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(.mha-explorer){overflow:visible;
@@ -36,8 +37,11 @@ min-width:0}
 background:none}
 .mha-view thead th{font-weight:600}
 .mha-view .mha-more{display:flex;min-height:26px;gap:0 1.6em;align-items:flex-start;flex-wrap:wrap}
-.mha-view .mha-more button{font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;
-cursor:pointer;padding:0 .6em}
+.mha-save{position:relative}
+.mha-save>button{display:block;width:100%;min-height:32px;text-align:left;font:inherit;color:inherit;background:none;
+border:0;cursor:pointer;padding:0 .8em}
+.mha-save[open]{flex:none!important}
+.mha-save>button:is(:hover,:focus-visible){text-decoration:underline}
 .mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
 .mha-controls label{min-width:0;max-width:100%;display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;
 min-height:28px}
@@ -45,7 +49,8 @@ min-height:28px}
 .mha-controls label:has([type=checkbox]),.mha-explorer .mha-bar .widget-checkbox{min-width:6.6em}
 .mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit;text-overflow:ellipsis}
 .mha-controls input[type=range]{width:clamp(84px,26vw,128px)}
-@media (max-width:480px){.mha-controls{gap:0 .8em}.mha-controls label{gap:0 .4em}
+@media (max-width:480px){.mha-explorer>.mha-lead{font-size:var(--mha-quiet)}
+  .mha-controls{gap:0 .8em}.mha-controls label{gap:0 .4em}
   .mha-controls select{flex:1 1 12em;min-width:0}.mha-controls input[type=range]{width:84px}}
 .mha-controls input[type=checkbox]{width:18px;height:18px}
 .mha-explorer .noUi-handle{min-width:24px;min-height:24px;transform:translate(4px,-4px)}
@@ -61,7 +66,7 @@ margin:0;padding:0}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;
 border-radius:4px;cursor:pointer}
 @media (max-height:420px){.mha-bar{position:static}}
-@media print{.mha-more button{display:none}.mha-view .mha-stage{overflow:visible}
+@media print{.mha-save{display:none}.mha-view .mha-stage{overflow:visible}
   .mha-view canvas{min-width:0!important;max-width:100%!important}}
 `;
 
@@ -70,7 +75,7 @@ const KEYS = "Arrow keys go from cell to cell, Page Up and Page Down from panel 
   + "Enter keeps a cell, Escape lets go and stops the tones.";
 
 // A view's elements, and how they look.
-export const frame = (id) => `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}${WRITES_STYLE}</style><label ` +
+export const frame = (id, scale) => `<style>${scale}${STYLE}${FLOW_STYLE}${CUT_STYLE}${WRITES_STYLE}</style><label ` +
   `class="mha-range" hidden><input
   type="checkbox" data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label><div
   class="mha-head"><p class="mha-alert" role="alert"></p>

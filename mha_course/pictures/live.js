@@ -9,7 +9,7 @@ import { View } from "./view.js";
 // ---- the widget --------------------------------------------------------------------------------------
 
 async function render({ model, el }) {
-  const off = [], { controls: all = [], play } = model.get("controls");
+  const off = [], { controls: all = [], play, headline } = model.get("controls");
   let gone = false;
   let controls = null, prefetched = null, width = 860;
   const view = new View(el, model.get("theme"), (...where) => controls && chooser(controls)(...where));
@@ -28,6 +28,7 @@ async function render({ model, el }) {
     if (gone) return;
     const explorer = el.closest(".mha-explorer"), bar = explorer?.querySelector(".mha-bar");
     if (explorer) {
+      explorer.prepend(...lead(headline));
       const names = new MutationObserver(() => nameSliders(explorer, all));
       names.observe(explorer, { subtree: true, childList: true, attributes: true, characterData: true,
                                 attributeFilter: ["aria-valuetext", "aria-valuenow", "contenteditable"] });
@@ -107,6 +108,10 @@ function comeOut({ stage }, bar) {
   if (bar.getBoundingClientRect().bottom > stage.getBoundingClientRect().top + 1) bar.parentElement.scrollIntoView();
 }
 
+// What there is to see, above all else.
+const lead = (textContent) =>
+  (textContent ? [Object.assign(document.createElement("p"), { className: "mha-lead", textContent })] : []);
+
 const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 
 // ---- a saved page ------------------------------------------------------------------------------------
@@ -114,10 +119,12 @@ const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byte
 export async function mount(el, theme, bytes) {
   const states = await unpack(bytesOf(bytes));
   await new Promise((done) => { setTimeout(done); }); // the reader goes first
-  const { controls: all, play } = states, bar = document.createElement("div"), stage = document.createElement("div");
+  const { controls: all, play, headline } = states, bar = document.createElement("div"),
+    stage = document.createElement("div");
   bar.className = "mha-bar mha-controls";
+  const focused = el.contains(document.activeElement); // on its still picture, which goes
   el.classList.add("mha-explorer");
-  el.replaceChildren(bar, stage);
+  el.replaceChildren(...lead(headline), bar, stage);
   const requests = new Requests(all);
   const ask = (k, position) => requests.ask(k, position, requests.left(states, k).length - 1);
   const controls = { all, at: (k) => requests.resolved(states, k),
@@ -170,15 +177,19 @@ export async function mount(el, theme, bytes) {
   if (stage.clientWidth >= 480) bar.insertBefore(view.range, place?.previousSibling ?? null);
   bar.append(view.head);
   view.over.observe(bar);
+  const captions = states.states.map(({ caption }) => caption),
+    longestCaption = captions.reduce((a, b) => (b.length > a.length ? b : a), "");
   let width = 0;
   const fit = () => {
     if (stage.clientWidth === width) return;
     width = stage.clientWidth;
     view.resize();
+    view.reserve(longestCaption);
     apply();
   };
   fit(); // at once: what is filled a frame later jumps
   new ResizeObserver(fit).observe(stage);
+  if (focused) view.canvas.focus({ preventScroll: true });
   addEventListener("beforeprint", fit); // its fold may have been opened for paper only now
   el.dispatchEvent(new CustomEvent("mha-mounted", { bubbles: true, detail: { el, view, controls, place, use } }));
 }

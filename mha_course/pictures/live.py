@@ -14,6 +14,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path as FilePath
 from typing import Any
@@ -63,6 +64,7 @@ THEME = {  # colours and sizes that the script shares with still pictures
     "way": WAY,
     "cut": GEOMETRY,
     "maps": colours.ENDS,
+    "scale": (FilePath(__file__).with_name("scale.css")).read_text("utf-8"),
 }
 REST = 0.15  # seconds after the last move until the states around it are sent
 FIRST = 1.0  # seconds after it was shown, when the browser knows its width
@@ -155,7 +157,8 @@ class Explorer:
     named as its argument. `reach` says which positions a control has where that depends on earlier
     ones, or on a page where it is typed: a function of the earlier values. A control that has only
     one is hidden. A ValueError of `scene_at` is shown as a sentence, any other exception with its
-    type. A button plays the positions of the control `play`, one after the other.
+    type. A button plays the positions of the control `play`, one after the other. The `headline`
+    stands above all and says what there is to see.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
     a notebook that was not run, paper) stands the first state as a still picture. A page moves as
@@ -169,10 +172,11 @@ class Explorer:
         *,
         reach: Reach | None = None,
         play: str | None = None,
+        headline: str = "",
     ) -> None:
         self.controls = dict(controls)
         self.reach = dict(reach or {})
-        self.play = play
+        self.play, self.headline = play, headline
         self._scene_at = scene_at
         self._state_at = lru_cache(KEPT)(self._state_anew)
         self._sent: set[tuple[Any, ...]] = set()  # positions that the browser shows by itself
@@ -187,7 +191,7 @@ class Explorer:
             control.style.description_width = "initial"
             if getattr(control, "tooltip", "") is None:  # ipywidgets 7: not every control has one
                 control.tooltip = ""  # else ipywidgets writes "null" into the label's
-        self.view.controls = {"controls": self._described(), "play": play}
+        self.view.controls = {"controls": self._described(), "play": play, "headline": headline}
         self.view.show(self.first)
         self.view.observe(self._widen, "width")
         for key, control in self.controls.items():
@@ -230,8 +234,14 @@ class Explorer:
             _plain,
             WIDTHS,
             play=self.play,
+            headline=self.headline,
             requests=self._requests,
         )
+
+    def still(self) -> str:
+        """Its first state as a picture that does not move, with the headline."""
+        caption = f"{self.headline} {self.first.caption}".lstrip()
+        return figures.html(replace(self.first, caption=caption), SCREEN)
 
     def _state_anew(self, width: int, *values: Any) -> State:
         scene = self.scene_at(**dict(zip(self.controls, values, strict=True)))
@@ -315,16 +325,16 @@ class Explorer:
         view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
         bundle = words | {"application/vnd.jupyter.widget-view+json": view}
         if SERVED not in os.environ:
-            return bundle | {"text/html": figures.html(self.first, SCREEN)}, for_colab
+            return bundle | {"text/html": self.still()}, for_colab
         self._send(FIRST)
         return bundle, for_colab
 
 
 def page(explorer: Explorer) -> str:
     """An explorer with all its states as HTML that needs nothing else: no kernel, no network."""
-    name, still = f"mha-{explorer.box.model_id[:12]}", figures.html(explorer.first, SCREEN)
+    name = f"mha-{explorer.box.model_id[:12]}"
     scripts = f"<script>{script()}</script><script>{states_script(explorer, name)}</script>"
-    return f'<div id="{name}">{still}</div>{scripts}'
+    return f'<div id="{name}">{explorer.still()}</div>{scripts}'
 
 
 def script() -> str:

@@ -76,6 +76,27 @@ class SvgContext {
   }
 }
 
+// The lines around a saved picture, [text, size, bold, y], and the heights that they take above and below it: what
+// there is to see, what is seen, and where it is from.
+function around({ el, scene, flow, font }, g, width, height) {
+  const lines = [], at = { y: 0 };
+  const write = (text, size, bold) => {
+    g.font = `${bold ? "600 " : ""}${size}px ${font}`;
+    const words = (text ?? "").split(" ").filter(Boolean), started = lines.length;
+    for (const word of words) {
+      const last = lines.at(-1), longer = `${last?.[0]} ${word}`;
+      if (lines.length > started && g.measureText(longer).width <= width) last[0] = longer;
+      else { lines.push([word, size, bold, at.y + 0.7 * size]); at.y += 1.45 * size; }
+    }
+  };
+  write(el.closest(".mha-explorer")?.querySelector(".mha-lead")?.textContent, 17, true);
+  write([scene.caption, flow?.sentence].filter(Boolean).join(" "), 13, false);
+  const above = at.y + 10;
+  at.y = above + height + 8;
+  write(`${document.title}${location.host ? `, ${location.host}${location.pathname}` : ""}`, 12, false);
+  return { lines, above, all: at.y + 4 };
+}
+
 // What a view shows now, as SVG.
 export function svgOf(view) {
   const { context, scene } = view, written = new SvgContext(document.createElement("canvas").getContext("2d"));
@@ -86,45 +107,77 @@ export function svgOf(view) {
   } finally {
     Object.assign(view, { context, hatched: null });
   }
-  const page = tag("rect", { x: -2, y: -2, width, height, fill: `rgb(${view.colours.page})` });
+  const { lines, above, all } = around(view, written, width - 4, height);
+  Object.assign(written, { fillStyle: view.colours.text, textAlign: "left", globalAlpha: 1 });
+  for (const [text, size, bold, y] of lines) {
+    written.font = `${bold ? "600 " : ""}${size}px ${view.font}`;
+    written.fillText(text, 0, y - above);
+  }
+  const box = { x: -2, y: -2 - above, width, height: all };
+  const page = tag("rect", { ...box, fill: `rgb(${view.colours.page})` });
   const inside = `${tag("title", {}, escaped(scene.alt))}${tag("defs", {},
     written.defined.join(""))}${page}${written.parts.join("\n")}`;
-  return tag("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `-2 -2 ${width} ${height}` },
+  return tag("svg", { xmlns: "http://www.w3.org/2000/svg", width, height: all, viewBox: Object.values(box).join(" ") },
     inside);
 }
 
-async function pngOf({ canvas, colours }) {
-  const paper = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height }),
-    g = paper.getContext("2d");
+// At twice the size, whatever the screen.
+async function pngOf(view) {
+  const { canvas, colours, scene } = view, [width, height] = [scene.width + 4, scene.height + 4];
+  const paper = document.createElement("canvas"), g = paper.getContext("2d");
+  const { lines, above, all } = around(view, g, width - 4, height);
+  Object.assign(paper, { width: 2 * width, height: 2 * all });
+  g.scale(2, 2);
   g.fillStyle = `rgb(${colours.page})`;
-  g.fillRect(0, 0, paper.width, paper.height);
-  g.drawImage(canvas, 0, 0);
+  g.fillRect(0, 0, width, all);
+  view.density = 2 / view.unit;
+  view.draw();
+  g.drawImage(canvas, 0, above, width, height);
+  view.density = null;
+  view.draw();
+  g.fillStyle = colours.text;
+  g.textBaseline = "middle";
+  for (const [text, size, bold, y] of lines) {
+    g.font = `${bold ? "600 " : ""}${size}px ${view.font}`;
+    g.fillText(text, 2, y);
+  }
   return new Promise((done) => { paper.toBlob(done); });
 }
 
-// Buttons that save what a view shows, its picture or its numbers, or copy the tables.
+// A menu that saves what a view shows, its picture or its numbers, or copies the tables.
 export function savers(view) {
-  const button = (text, press) => {
+  const menu = document.createElement("details"), name = () => view.el.closest("[id^=explore-]")?.id ?? "picture";
+  menu.className = "mha-save";
+  menu.append(Object.assign(document.createElement("summary"), { textContent: "Save" }));
+  const entry = (text, press) => {
     const made = Object.assign(document.createElement("button"), { type: "button", textContent: text });
     made.setAttribute("data-lm-suppress-shortcuts", "true");
-    made.addEventListener("click", press);
-    return made;
+    made.addEventListener("click", async () => {
+      const said = await press();
+      menu.open = false;
+      menu.firstChild.focus();
+      view.say(said);
+    });
+    menu.append(made);
   };
-  const saves = (kind, blob) => button(`save ${kind}`, async () => {
-    const href = URL.createObjectURL(await blob()), name = view.el.closest("[id^=explore-]")?.id ?? "picture";
-    Object.assign(document.createElement("a"), { href, download: `${name}.${kind.toLowerCase()}` }).click();
+  const saves = (text, kind, blob) => entry(text, async () => {
+    const href = URL.createObjectURL(await blob()), file = `${name()}.${kind}`;
+    Object.assign(document.createElement("a"), { href, download: file }).click();
     setTimeout(() => URL.revokeObjectURL(href), 10_000);
-    view.say(`Saved: ${name}.${kind.toLowerCase()}.`);
+    return `Saved: ${file}.`;
   });
-  const copy = () => { // by what is selected: that needs no permission
+  saves("picture (PNG)", "png", () => pngOf(view));
+  saves("picture (SVG)", "svg", () => new Blob([svgOf(view)], { type: "image/svg+xml" }));
+  saves("numbers (CSV)", "csv", () => new Blob(["\uFEFF", csvOf(view)], { type: "text/csv" }));
+  entry("copy the tables", () => { // by what is selected: that needs no permission
     const { details, tables } = view, open = details.open, selected = getSelection();
     details.open = true;
     fillTables(tables, tablesOf(view));
     selected.selectAllChildren(tables);
-    view.say(document.execCommand("copy") ? "The tables are copied." : "The tables could not be copied.");
+    const done = document.execCommand("copy");
     selected.removeAllRanges();
     details.open = open;
-  };
-  return [saves("PNG", () => pngOf(view)), saves("SVG", () => new Blob([svgOf(view)], { type: "image/svg+xml" })),
-          saves("CSV", () => new Blob(["\uFEFF", csvOf(view)], { type: "text/csv" })), button("copy tables", copy)];
+    return done ? "The tables are copied." : "The tables could not be copied.";
+  });
+  return menu;
 }

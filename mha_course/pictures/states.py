@@ -101,6 +101,7 @@ def pack_states(
     widths: Sequence[float],
     around: dict[str, Any] | None = None,
     play: str | None = None,
+    headline: str = "",
     requests: Mapping[str, Any] | None = None,
 ) -> Generator[None, None, bytes]:
     """All states, or those at most one move from `around`. Yields after each, so that others may go
@@ -159,6 +160,7 @@ def pack_states(
     parts = {
         "widths": list(widths),
         "play": play,
+        "headline": headline,
         "controls": [described(k, controls[k], longest[k], requests[k]) for k in controls],
         "arrays": sizes,
         "marks": as_tables([plain(mark) for mark in marks]),

@@ -1,7 +1,7 @@
 // Draws the marks of mha_course.pictures.marks on a canvas: crisp, in the page's own colours, readable by pointer
 // and by keyboard.
 
-import { AREAS, areaOf, cornersOf, Items, numbersOf, Words } from "./areas.js";
+import { AREAS, areaOf, cornersOf, heard, Items, numbersOf, Words } from "./areas.js";
 import { colours, mapOf, parse } from "./colours.js";
 import { Cut } from "./cut.js";
 import { Flow } from "./flow.js";
@@ -26,14 +26,14 @@ export class View {
     this.choose = choose;
     el.classList.add("mha-view");
     const id = `mha-keys-${views++}`;
-    el.innerHTML = frame(id);
+    el.innerHTML = frame(id, theme.scale);
     const $ = (s) => el.querySelector(s);
     [this.range, this.head, this.stage, this.canvas, this.reading, this.said, this.spot] =
       ["range", "head", "stage", "stage canvas", "reading", "said", "spot"].map((name) => $(`.mha-${name}`));
     [this.alert, this.caption, this.details, this.tables] =
       [$(".mha-alert"), $(".mha-caption"), $("details"), $(".mha-tables")];
     this.ownRange = $("input");
-    $(".mha-more").append(...savers(this));
+    $(".mha-more").append(savers(this));
     this.context = this.canvas.getContext("2d");
     this.cursor = this.pinned = null;
     this.tallest = 0;
@@ -124,7 +124,7 @@ export class View {
     this.offered = maps.some((m) => !m.numbers);
     if (maps.length) this.range.hidden = false; // then its place stays: nothing jumps
     this.range.style.visibility = this.offered ? "" : "hidden";
-    this.canvas.setAttribute("aria-label", scene.alt);
+    this.canvas.setAttribute("aria-label", heard(scene.alt));
     const was = this.caption.textContent;
     if (was !== scene.caption) this.caption.textContent = scene.caption;
     this.tell(150);
@@ -133,7 +133,7 @@ export class View {
     if (was && was !== scene.caption) { // not at load; what is new, once a control has come to rest
       const [before, now] = [was, scene.caption].map((text) => text.split(/(?<=[.?!]) /)),
         news = now.filter((one) => !before.includes(one));
-      this.say([news.join(" ") || scene.caption, this.flow?.sentence].filter(Boolean).join(" "), 700);
+      this.say([news.join(" ") || scene.caption, this.flow?.heard, this.cut?.heard].filter(Boolean).join(" "), 700);
     }
     this.flow?.follow();
   }
@@ -151,6 +151,15 @@ export class View {
     this.resized = true;
   }
 
+  // So much space for the sentence that the longest one moves nothing below it.
+  reserve(sentence) {
+    if (this.writes || this.cut) return;
+    const { caption } = this, now = caption.textContent;
+    Object.assign(caption, { textContent: sentence }).style.minHeight = "";
+    caption.style.minHeight = `${caption.offsetHeight}px`;
+    caption.textContent = now;
+  }
+
   fail(sentence) {
     this.alert.textContent = sentence;
     this.stage.classList.toggle("mha-stale", Boolean(sentence));
@@ -166,7 +175,7 @@ export class View {
   say(made, rest = 0) {
     clearTimeout(this.due);
     this.due = setTimeout(() => {
-      const sentence = (made.call?.() ?? made).replaceAll(" → ", " to ");
+      const sentence = heard(made.call?.() ?? made);
       if (!sentence) return;
       this.spoke = Date.now();
       this.said.textContent = sentence === this.said.textContent ? `${sentence}\u00A0` : sentence;
@@ -183,8 +192,10 @@ export class View {
         panel = this.told === f.title + i ? [] : names.filter(Boolean);
     this.told = f.title + i;
     // what to do once
-    const cell = (this.flow ? this.flow.sentence : f.spoken(r, c)).split(panel.length ? "\n" : /; drag|[;:] press/)[0];
-    return [...panel, [cell, ...place].join("; ")].join(", ");
+    const cell = (this.flow ? this.flow.heard : f.spoken(r, c)).split(panel.length ? "\n" : /[;:] press/)[0],
+      follows = this.flow?.follows ?? [];
+    if (this.flow) this.flow.follows = [];
+    return [...panel, [cell, ...follows, ...place].join("; ")].join(", ");
   }
 
   // A row, a column, a panel and where else this pair is large, as the keys R, C and P ask for them; T plays a row.
@@ -194,9 +205,9 @@ export class View {
     if (key === "t" && !f.levels) return this.say("Tones are for maps: this panel is none.");
     if (key === "t") return play([...f.levels(this.byRow && f.m.by_row).subarray(r * columns, (r + 1) * columns)]
       .map((v, k) => (f.blocked?.[r * columns + k] ? null : v / 255)));
-    if (key === "r") return this.say([f.row(r, c) || `row ${r + 1}`, f.inWords(f.across(r, c))].join(": "));
-    if (key === "c") return this.say([f.column(c) || `column ${c + 1}`, f.inWords(f.down(c))].join(": "));
-    const at = r * columns + c, kind = ({ m }) => String([m.mask, m.limits]), size = (o) => Math.abs(o.values[at]);
+    if (key === "r") return this.say(f.spokenRow(r, c));
+    if (key === "c") return this.say(f.spokenColumn(c));
+    const at = r * columns + c, kind = ({ m }) => String([m.mask, m.limits]), size = (o) => o.values[at];
     const alike = this.fields.filter((o) => f.values && o.values && o.same(f) && kind(o) === kind(f)
       && !o.blocked?.[at]).sort((a, b) => size(b) - size(a)).slice(0, 3);
     const most = alike.length > 1
@@ -229,7 +240,7 @@ export class View {
         root.style.setProperty(`--mha-${name}`, value);
       this.writes?.paint();
     }
-    const { unit } = this, dpr = unit * Math.max(1, window.devicePixelRatio || 1);
+    const { unit } = this, dpr = unit * (this.density ?? Math.max(1, window.devicePixelRatio || 1));
     const [width, height] = [scene.width + 4, scene.height + 4];
     const [w, h] = [Math.round(width * dpr), Math.round(height * dpr)];
     if (canvas.width !== w || canvas.height !== h) {
@@ -458,7 +469,11 @@ export class View {
     if (!known || e.ctrlKey || e.metaKey || e.altKey || !this.fields?.length) return;
     e.preventDefault();
     e.stopPropagation();
-    if (e.key === "Escape") { this.pinned = this.told = null; return this.leave(null); }
+    if (e.key === "Escape") {
+      if (this.pinned) this.say("let go");
+      this.pinned = this.told = null;
+      return this.leave(null);
+    }
     if (e.key === "Enter" || e.key === " ") return this.press();
     if (letter) return this.tellMore(e.key.toLowerCase());
     let [i, r, c] = [this.cursor, this.left].find((at) => this.fields[at?.[0]]) ?? [0, 0, -1];

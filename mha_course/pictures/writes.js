@@ -30,7 +30,8 @@ export class Writes {
     const { el, head, stage } = view;
     el.classList.add("mha-writing");
     this.words = element("p", { className: "mha-words" });
-    this.words.setAttribute("role", "group");
+    this.words.setAttribute("role", "list");
+    this.words.setAttribute("aria-label", "The words: Enter cuts one, arrows go on, Escape puts all back");
     this.svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     this.svg.ariaHidden = true;
     this.tag = element("span", { className: "mha-tag", ariaHidden: true });
@@ -89,7 +90,9 @@ export class Writes {
       const word = pressable(bare(piece), null, { className: `mha-word${k && !piece.startsWith(" ") ? " mha-tight"
         : ""}`, tabIndex: k ? -1 : 0 });
       word.dataset.k = k;
-      return word;
+      const item = element("span", {}, word);
+      item.role = "listitem";
+      return item;
     }), element("span", { className: "mha-dots", textContent: "…", ariaHidden: true }));
     this.words.classList.toggle("mha-long", story.text.length > 44);
     this.render();
@@ -309,7 +312,7 @@ export class Writes {
     [...this.svg.children].forEach((path, i) => path.classList.toggle("mha-cut-off", this.isCut(this.ribbons[i].cut)));
     this.words.querySelectorAll(".mha-word").forEach((word, k) => {
       word.setAttribute("aria-pressed", this.sources().some((one) => one.k === k && this.isCut(one.cut)));
-      word.setAttribute("aria-label", `${bare(this.story.pieces[k])}, ${wholePercent(this.sources().filter((one) =>
+      word.setAttribute("aria-label", `“${bare(this.story.pieces[k])}”, ${wholePercent(this.sources().filter((one) =>
         one.k === k).reduce((sum, { w }) => sum + w, 0))} of the look`);
     });
   }

@@ -1,5 +1,6 @@
 """What is on screen, and what should be: helpers of several browser tests."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,12 @@ def serious(page, where=None, **options) -> list:
         for v in found["violations"]
         if v["impact"] in ("critical", "serious")
     ]
+
+
+def heard(text: str) -> str:
+    """Arrows between words as who listens hears them."""
+    text = text.replace("query → key", "queries by keys")
+    return re.sub(r"(\S+) → ([^\s,.:;]+|\S)", r"query “\1”, key “\2”", text)
 
 
 def slider(page, name: str):

@@ -122,9 +122,9 @@ def test_which_keys_are_blocked(listening):
     assert ear.press("PageDown", "PageDown").startswith("mask of sequence 1, ")
     ear.page.keyboard.press("Tab")
     said = ear.press("Shift+Tab")  # one comes back to where one was, also after Escape
-    assert said.startswith("mask of sequence 1, 3 of 6 real, panel 5 of 6, query 4 pad to key 0: ")
+    assert said.startswith("mask of sequence 1, 3 of 6 real, panel 5 of 6, query 4 pad, key 0: ")
     ear.page.keyboard.press("Escape")
-    assert ear.press("ArrowRight").endswith("panel 5 of 6, query 4 pad to key 1: False")
+    assert ear.press("ArrowRight").endswith("panel 5 of 6, query 4 pad, key 1: False")
 
 
 @pytest.mark.long
@@ -133,14 +133,18 @@ def test_which_head_looks_from_it_to_creek(listening):
     ear = listening("heads")
     ear.go_to("canvas")
     said = ear.press(*["ArrowDown"] * 14, "ArrowRight", "ArrowRight")
-    assert "it to creek: " in said  # after its panel, where a busy machine has not told it yet
-    assert "; it to creek is largest in head 1, .85; " in ear.press("p")
-    assert re.search(r"^it: .*full stop \.\d\d", ear.press("r"))  # a mark has a name
+    assert (
+        "query “it”, key “creek”: " in said
+    )  # after its panel, where a busy machine has not told it yet
+    assert "; query “it”, key “creek” is largest in head 1, .85; " in ear.press("p")
+    assert re.search(r"^query “it”: .*full stop \.\d\d", ear.press("r"))  # a mark has a name
     found = {0: said}
     for head in range(1, 12):
         found[head] = ear.press("PageDown")
-        assert found[head].startswith(f"head {head}, panel {head + 1} of 12, it to creek: ")
-    weights = [float(re.search(r"creek: ([\d.]+)", said)[1]) for said in found.values()]
+        assert found[head].startswith(
+            f"head {head}, panel {head + 1} of 12, query “it”, key “creek”: "
+        )
+    weights = [float(re.search(r"“creek”: ([\d.]+)", said)[1]) for said in found.values()]
     assert weights.index(max(weights)) == 1 and max(weights) == 0.85
 
 
@@ -196,7 +200,7 @@ def test_a_picture_says_its_keys_and_its_tables_are_tables(listening):
     table.wait_for()
     assert page.get_by_role("table").count() == 12
     row = table.get_by_role("row").filter(has=page.get_by_role("rowheader", name="it", exact=True))
-    assert row.get_by_role("cell").first.text_content().startswith("largest creek .85, ")
+    assert row.get_by_role("cell").first.text_content().startswith("largest “creek” .85, ")
     assert table.get_by_role("columnheader").nth(1).text_content() == "in words"
     slider(page, "h").focus()
     page.keyboard.press("Home")

@@ -2,7 +2,7 @@
 
 import demo
 import pytest
-from screen import SETUP, assert_bar_in_sight, await_caption, middle, slider, texts, view
+from screen import SETUP, assert_bar_in_sight, await_caption, heard, middle, slider, texts, view
 
 import lab
 from mha_course import explore
@@ -138,4 +138,4 @@ def test_a_picture_in_a_fold_that_is_opened_for_paper_is_drawn_at_once(tab, page
         dispatchEvent(new Event("beforeprint"));
         return document.querySelector("canvas").getAttribute("aria-label");
     }""")
-    assert said == demo.stored_explorer().first.alt
+    assert said == heard(demo.stored_explorer().first.alt)

@@ -112,14 +112,14 @@ def test_several_ribbons_are_cut_one_in_all_heads_and_all_of_it_is_undone(
         assert float(said) == pytest.approx(100 * moved, abs=0.3)
 
     canvas.click(position=middle(canvas, "v.fields[0]", creek, 1))
-    awaited("Without it → creek (.85)", one)
+    awaited("Without it → creek (.85, layer 3, head 1)", one)
     canvas.click(position=middle(canvas, "v.fields[0]", dog, 1))
     awaited("With 2 cuts", one, other)
     page.get_by_role("button", name="undo").click()
     page.get_by_role("button", name="cut “creek” in all heads").click()
     awaited("Without it → creek in all 72 heads", *((i, None, it, creek) for i in range(6)))
     page.get_by_role("button", name="undo").click()
-    awaited("Without it → creek (.85)", one)
+    awaited("Without it → creek (.85, layer 3, head 1)", one)
 
 
 @pytest.mark.long

@@ -178,7 +178,7 @@ def test_factors_stand_where_their_product_is_read():
 
 
 def test_controls_begin_by_hand_and_go_on_head_by_head():
-    begin = {"step": "weights · V", "head": 0, "example": flow.BY_HAND}
+    begin = {"step": "Q, K, V", "head": 0, "example": flow.BY_HAND}
     first = explore.flow(until="attention")
     assert first.values == begin
     assert first.controls["head"].layout.display == "none"  # one head: nothing to choose
@@ -202,7 +202,7 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     assert yours.controls["step"].options[:2] == STEPS[:2]  # X stands alone at first
     assert yours.controls["head"].max == mha.n_heads - 1
     opens = {until: explore.flow(until=until).values["step"] for until in flow.PARTS}
-    about = ["weights · V", "Q, K, V", "Q, K, V", "mask", "Wᴼ"]  # where the notebook speaks of it
+    about = ["Q, K, V", "Q, K, V", "Q, K, V", "mask", "Wᴼ"]  # where the notebook speaks of it
     assert [*opens.values()] == about and explore.flow(mha, x).values["step"] == "Wᴼ"
     shown = [explore.flow(until=until).first.flat()[0].shown for until in flow.PARTS]
     assert [names[-1] for names in shown] == ["context"] * 4 + ["output"]  # a still shows all

@@ -94,7 +94,7 @@ def test_what_a_rotation_turns():
         rotation.DISTANCES, rotation.WIDTHS, rotation.BASES
     ):
         scene = rotation.scene(distance, d_k, base)
-        each, turns, curve = scene.flat()
+        curve, each, turns = scene.flat()
         half = d_k // 2
         speed = float(base) ** (-np.arange(half) / half)
         cos = np.cos(distance * speed)
@@ -128,7 +128,7 @@ def test_what_a_layer_costs():
         (256, 192, 3, measured),
     ):
         scene = module("cost").scene(T, d, h, given)
-        bars, table, ms, sizes = scene.flat()
+        sizes, ms, bars, table = scene.flat()
         parts = [8 * T * d * d, 2 * T * T * d, 2 * T * T * d]
         assert bars.labels == ("4 W", "Q Kᵀ", "A V") and bars.values[0].tolist() == parts
         assert f"T = {T:,}" in bars.title

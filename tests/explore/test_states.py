@@ -237,14 +237,14 @@ def test_out_of_range_a_slider_goes_to_its_end_and_a_choice_to_its_first():
     assert state["scene"]["marks"][0]["text"] == str({"n": 2, "part": 1, "name": "a"})
 
 
-@pytest.mark.parametrize(("until", "heads"), [("attention", 1), (None, 2)])
-def test_a_page_begins_at_the_requested_positions(until, heads):
+@pytest.mark.parametrize(("until", "heads", "step"), [("attention", 1, 0), (None, 2, None)])
+def test_a_page_begins_at_the_requested_positions(until, heads, step):
     explorer = explore.flow(until=until)
     assert explorer.controls["head"].max == heads - 1
     arguments = explorer.controls, explorer.reach, lambda _: None, str, ()
     packed = joined(states.pack_states(*arguments, requests=explorer._requests))
     at = {c["key"]: c["start"] for c in parts_of(packed)["controls"]}
-    assert at | {"causal": 0} == {"example": 0, "step": None, "head": 1, "causal": 0}
+    assert at | {"causal": 0} == {"example": 0, "step": step, "head": 1, "causal": 0}
 
 
 def test_states_around_a_position_are_one_move_away():

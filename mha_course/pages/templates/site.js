@@ -7,9 +7,11 @@ const store = (key, value) => { try { localStorage.setItem(key, value); } catch 
 const chosen = stored("theme");
 if (chosen) root.dataset.theme = chosen;
 
-function toggleTheme() {
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
+const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches && "dark")) === "dark";
+
+function toggleTheme({ currentTarget }) {
+  root.dataset.theme = dark() ? "light" : "dark";
+  currentTarget.ariaPressed = dark();
   store("theme", root.dataset.theme);
 }
 
@@ -96,7 +98,9 @@ document.addEventListener("mha-mounted", ({ detail }) => {
 });
 
 document.addEventListener("DOMContentLoaded", () => {
-  document.querySelector(".theme").addEventListener("click", toggleTheme);
+  const theme = document.querySelector(".theme");
+  theme.ariaPressed = dark();
+  theme.addEventListener("click", toggleTheme);
   document.querySelector("nav details").open = matchMedia("(min-width: 70rem)").matches;
   const box = document.querySelector(".find"), [input, list, status] = box.children;
   input.addEventListener("input", () => search(input.value, list, status));
