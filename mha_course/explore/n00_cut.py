@@ -109,17 +109,13 @@ def scene(
     word: int = 0,
     layer: int = LAYER,
     head: int = HEAD,
-    cut: int | None = None,
-    share: float = 0.0,
 ) -> Scene:
-    """What one token takes in a head, and what the model loses once a ribbon is cut.
+    """What one token takes in a head; the browser shows what the model loses without a ribbon.
 
     Args:
         text: the sentence.
         word: which of the tokens that can be chosen; 0 is the one to begin with.
         layer, head: which head.
-        cut: the key whose ribbon is cut; T is the whole head, T + 1 the whole layer.
-        share: 0 draws the ribbons as wide as their weights, 1 as what a cut of each does.
 
     Raises:
         ValueError: the sentence cannot be shown; it says why.
@@ -142,8 +138,6 @@ def scene(
         rescaled=seen.rescaled,
         moves=seen.moves,
         words=words,
-        cut=cut,
-        share=share,
     )
     return Scene(panel, caption=panel.says())
 

@@ -2,6 +2,7 @@
 
 import math
 from functools import cache, partial
+from typing import Any
 
 import ipywidgets as widgets
 import torch
@@ -40,26 +41,17 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
     keys = [f"k{i}" for i in range(N_KEYS)]
     low, high = float(row.min()), float(row.max())
     limit = axis_end(max(-low, high))
-    scores = Bars(
-        row,
-        keys,
-        name="score",
-        limits=(-limit, limit),
-        steady=True,
-        title="scores of one row",
-        decimals=0 if max(-low, high) >= 9.95 else 1,
-    )
-    shares = Bars(
-        weights, keys, name="weight", limits=(0, 1), decimals=2, title="weights of that row"
-    )
-    slopes = Bars(
-        gradient,
-        keys,
-        name="p (1 − p)",
-        limits=(0, 0.25),
-        decimals=2,
-        title="slope of each weight by its score",
-    )
+
+    def bars(
+        values: Tensor, name: str, title: str, limits: tuple[float, float], **more: Any
+    ) -> Bars:
+        return Bars(values, keys, name=name, title=title, limits=limits, **more)
+
+    decimals = 0 if max(-low, high) >= 9.95 else 1
+    both = (-limit, limit)
+    scores = bars(row, "score", "scores of one row", both, steady=True, decimals=decimals)
+    shares = bars(weights, "weight", "weights of that row", (0, 1), decimals=2)
+    slopes = bars(gradient, "p (1 − p)", "slope of each weight by its score", (0, 0.25), decimals=2)
     curve = Curve(
         SIZES,
         {

@@ -1,5 +1,7 @@
 """Who may look at whom: two sequences, padding, the future, and three ways to read one mask."""
 
+from typing import Any
+
 import ipywidgets as widgets
 import torch
 from torch import Tensor
@@ -47,29 +49,14 @@ def scene(
     rows: list[list[Panel]] = []
     for b, n in enumerate(lengths):
         names = [f"{t}" if t < n else f"{t} pad" for t in range(T)]
-        keys = range(T)
+        plain: dict[str, Any] = {"rows": names, "columns": range(T)}
+        seen = plain | {"blocked": blocked[b], "numbers": False}
+        title = f"sequence {b}, {n} of {T} real"
         rows.append(
             [
-                Heatmap(
-                    shown[b],
-                    names,
-                    keys,
-                    blocked=blocked[b],
-                    limits=SCALE,
-                    numbers=False,
-                    quantity="score",
-                    title=f"sequence {b}, {n} of {T} real",
-                ),
-                Heatmap(mask[b], names, keys, mask=True, title="mask"),
-                Heatmap(
-                    weights[b],
-                    names,
-                    keys,
-                    blocked=blocked[b],
-                    limits=(0, 1),
-                    numbers=False,
-                    title="weights",
-                ),
+                Heatmap(shown[b], limits=SCALE, quantity="score", title=title, **seen),
+                Heatmap(mask[b], mask=True, title="mask", **plain),
+                Heatmap(weights[b], limits=(0, 1), title="weights", **seen),
             ]
         )
     return Scene(rows, caption=_caption(mask, convention, blocked, weights))

@@ -1,6 +1,7 @@
 """What every head writes into the tokens, and the sum of it: W^O, taken apart."""
 
 from functools import cache
+from typing import Any
 
 import ipywidgets as widgets
 import torch
@@ -46,30 +47,27 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     lengths = torch.cat([writes.norm(dim=-1), total.norm(dim=-1)[None]]).round(decimals=4)
     numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]]).round(decimals=4)
     plane, frame, (one, other), share = _plane(h)
+    plain: dict[str, Any] = {"numbers": False, "row_name": "written by", "picks": ("head", None)}
     everywhere = Heatmap(
         lengths,
         rows,
         creek.labels,
         limits=(0, _longest()),
-        numbers=False,
         quantity="length",
-        row_name="written by",
         column_name="token",
         title="how much each head writes where",
-        picks=("head", None),
         stands_out=it,
+        **plain,
     )
     into_it = Heatmap(
         numbers,
         rows,
         range(N_SHOWN),
         limits=(-1, 1),
-        numbers=False,
         quantity="value",
-        row_name="written by",
         column_name=f"first {N_SHOWN} dimensions",
         title="what they write into “it”",
-        picks=("head", None),
+        **plain,
     )
     across = f", ↑ where heads {one} and {other} differ" if h > 1 else ""
     walk = Walk(

@@ -13,13 +13,18 @@ from mha_course.pictures.panels import Scene, Table, Tiles
 from mha_lesson import text
 
 DISTANCES = (0, *(2**k for k in range(20)))  # tokens back: 0, 1, 2 … 524,288
-LENGTHS = tuple(
-    sorted({*(2**k for k in range(0, 21, 2)), *(10**k for k in range(2, 7)), 2**13, 2**17})
-)
+LENGTHS = (1, 100, 1000, 2**10, 2**12, 2**13, 10_000, 2**15, 100_000, 2**17, 10**6, 2**20)
 BYTES = 2  # of a number, everywhere: bfloat16
 IN_ROW = 12  # layers side by side
 ORDINALS = tuple((f"{n} kind", i) for i, n in enumerate(("first", "second", "third", "fourth")))
 SAYS = {"A": "all", "C": "chosen", "R": "merged", "S": "a state", "–": "none"}
+WORK = (
+    "cache, for one more token",
+    "cache, in all",
+    "operations, prefill",
+    "operations, decode",
+    "operations a byte",
+)
 POLES = ("Llama 2 7B", "DeepSeek-V4 Flash", "Gemma 3 4B")  # beside which a model is seen
 
 
@@ -98,25 +103,20 @@ def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Sce
         strong=[letters.index(letter)],
         title="its kinds of layers",
     )
+    caption = (
+        f"{model} ({about['published']}) after {counted(length, 'token')}: {kept[1]} of cache. In "
+        f"layer {pattern.index(letter)} ({chosen['name']}) the newest token attends to "
+        f"{counted(near + far, 'row')}."
+    )
     return Scene(
         [
             [work],
             [_grid(pattern, letters, kinds), _row(chosen, length, letters.index(letter))],
             [sees],
         ],
-        caption=f"{model} ({about['published']}) after {counted(length, 'token')}: {kept[1]} of "
-        f"cache. In layer {pattern.index(letter)} ({chosen['name']}) the newest token attends to "
-        f"{counted(near + far, 'row')}.",
+        caption=caption,
+        alt=f"What {', '.join(beside)} keep and compute, and the layers of the first. {caption}",
     )
-
-
-WORK = (
-    "cache, for one more token",
-    "cache, in all",
-    "operations, prefill",
-    "operations, decode",
-    "operations a byte",
-)
 
 
 def _amounts(about: dict[str, Any], length: int) -> list[str]:

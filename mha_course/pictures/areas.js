@@ -126,7 +126,7 @@ class Heatmap extends Area {
     const shut = cells.filter((cell) => (mask ? this.values : this.blocked)?.[at(cell)]),
       size = (cell) => this.values[at(cell)];
     const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && size(cell))
-      .map((cell) => [cell[3], size(cell), this.cell(cell[1], cell[2])]);
+      .map((cell) => [/^\d+\b/.test(cell[0]) ? cell[3] : cell[0], size(cell), this.cell(cell[1], cell[2])]);
     const what = mask ? "True" : "blocked", all = shut.length === cells.length ? `all ${what}`
       : `${what}: ${spans(shut.map(([name]) => name))}`;
     return [largest(most), shut.length ? all : mask ? "all False" : ""].filter(Boolean).join("; ");
@@ -252,13 +252,17 @@ class Ribbons extends Area {
   says(r, c) {
     const word = this.names(r, c), others = c ? this.m.rows : this.m.columns;
     if (word === undefined) return null;
-    const links = this.links.filter((link) => link[c] === r).slice(-4).reverse();
-    return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ")
-      || "nothing much"}`;
+    return `${word} ${c ? "←" : "→"} ${this.strongest(r, c, others)}`;
+  }
+  strongest(r, c, others) {
+    return this.links.filter((link) => link[c] === r).slice(-4).reverse()
+      .map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ") || "nothing much";
   }
   spoken(r, c) {
-    const says = this.says(r, c)?.split(/ [←→] /)[1], { rows, columns } = this.told;
-    return says ? `${c ? `key ${columns[r]} gives to` : `query ${rows[r]} takes from`}: ${says}` : "empty";
+    const { rows, columns } = this.told;
+    if (this.says(r, c) === null) return "empty";
+    return c ? `key ${columns[r]} gives to: ${this.strongest(r, c, rows)}`
+      : `query ${rows[r]} takes from: ${this.strongest(r, c, columns)}`;
   }
   spokenRow(r, c) { return this.spoken(r, c); }
   spokenColumn(c) { return `${["queries", "keys"][c]}: ${(c ? this.told.columns : this.told.rows).join(", ")}`; }

@@ -1,6 +1,7 @@
 """One token's ribbons in one head, and how far every last vector moves once one of them is cut.
 
-In the browser `cut.js` draws the same marks, of these numbers or of those that it is given.
+In the browser `cut.js` draws the same marks, of these numbers or of those that it is given, and
+what is seen once something is cut.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from mha_course.base.numerals import number
-from mha_course.pictures.colours import INK, ROLES, head_colour
+from mha_course.pictures.colours import INK, head_colour
 from mha_course.pictures.fields import array_of, labels_of
 from mha_course.pictures.labels import write_title
 from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, curve, short
@@ -23,7 +22,7 @@ from mha_lesson.refusals import MOST, require_whole
 TOP, CELL = 42.0, 22.0  # where the words begin; a head in the small map
 BESIDE = 760  # from this width on the map stands beside the words
 FULL = 0.5  # a bar for half of a vector's length, or more, is full
-CUT, FIELD = INK + "55", INK + "22"
+FIELD = INK + "22"
 GEOMETRY = {"top": TOP, "cell": CELL, "beside": BESIDE, "full": FULL}  # `cut.js` gets it
 
 
@@ -40,8 +39,6 @@ class Cut(Panel):
             row been made to add up to 1 again.
         moves: (T + 2, T): how far every token's moves when a ribbon, the head, or the layer is cut.
         words: the numbers of tokens that can be chosen, in the order of the control `word`.
-        cut: which of these it is, if any.
-        share: 0: ribbons as wide as their weights; 1: as what a cut of each does, on one scale.
     """
 
     labels: Any
@@ -55,32 +52,16 @@ class Cut(Panel):
     rescaled: Any
     moves: Any
     words: Sequence[int] = ()
-    cut: int | None = None
-    share: float = 0.0
 
     looks: ClassVar[str] = "sentence with ribbons to cut"
     sizeless = frozenset(
-        {
-            "weights",
-            "own",
-            "rescaled",
-            "moves",
-            "widest",
-            "cut",
-            "share",
-            "word",
-            "text",
-            "layer",
-            "words",
-        }
+        {"weights", "own", "rescaled", "moves", "widest", "word", "text", "layer", "words"}
     )
 
     def _check(self) -> None:
         T = len(self.labels)
         require_whole("word", self.word, 0, T - 1)
         require_whole("layer", self.layer, 0, MOST)
-        if self.cut is not None:
-            require_whole("cut", self.cut, 0, T + 1)
         rows = {
             name: array_of(getattr(self, name), name, (1,))
             for name in ("weights", "own", "rescaled")
@@ -91,26 +72,15 @@ class Cut(Panel):
     def says(self) -> str:
         """What is seen, in a sentence or two: `cut.js` says the same."""
         word, top = self.labels[self.word], int(self.weights.argmax())
-        if self.cut is None:
-            return (
-                f"In layer {self.layer}, head {self.head}, “{word}” takes most from "
-                f"“{self.labels[top]}”: {number(self.weights[top], 2)}. How far does its last "
-                "vector move without that ribbon? Guess, then cut it."
-            )
-        moved = f"the last vector of “{word}” moves by {percent(self.moves[self.cut, self.word])}."
-        T = len(self.labels)
-        if self.cut >= T:
-            whole = f", head {self.head}," if self.cut == T else ""
-            return f"Without layer {self.layer}{whole} {moved}"
-        return f"Without {word} → {self.labels[self.cut]} {moved}"
+        return (
+            f"In layer {self.layer}, head {self.head}, “{word}” takes most from "
+            f"“{self.labels[top]}”: {number(self.weights[top], 2)}. How far does its last "
+            "vector move without that ribbon? Guess, then cut it."
+        )
 
     def table(self) -> Texts:
         weights = [number(weight, 2) for weight in self.weights]
-        if self.cut is None:
-            return ["from", "weight"], [*zip(self.labels, weights, strict=True)]
-        moved = map(percent, self.moves[self.cut])
-        header = ["from", "weight", "its last vector moves by"]
-        return header, [*zip(self.labels, weights, moved, strict=True)]
+        return ["from", "weight"], [*zip(self.labels, weights, strict=True)]
 
     def _describe(self) -> str:
         return f"what “{self.labels[self.word]}” takes in layer {self.layer}, head {self.head}"
@@ -128,11 +98,6 @@ class Cut(Panel):
             "arrays": {name: put(getattr(self, name)) for name in arrays},
         }
 
-    @property
-    def shares(self) -> np.ndarray:
-        """How wide each ribbon is; 1 is all of a row's weight."""
-        return (1 - self.share) * self.weights + self.share * self.own
-
     def draw(self, piece: Piece, space: float) -> Drawing:
         page, T, h = piece.page, len(self.labels), self.widest.shape[1]
         wide = page >= BESIDE
@@ -145,7 +110,6 @@ class Cut(Panel):
         width = max(60.0, min(200.0, math.floor(0.6 * free)))
         right = margin + width
         bars = right + margin + numbers
-        longest = max(24.0, min(160.0, free - width))
         tall = T * pitch
 
         def y(j: int) -> float:
@@ -160,20 +124,16 @@ class Cut(Panel):
         drawing.add(*(Text(x, 31, name, align=align) for x, name, align in heads))
         high = min(0.36 * tall, 136.0)  # of all weights together
         at = min(max(y(self.word) - high / 2, TOP), TOP + tall - high)
-        cut = set(range(T)) if (self.cut or 0) >= T else {self.cut}
-        scissors = []
-        for j, share in enumerate(self.shares.tolist()):
+        for j, share in enumerate(self.weights.tolist()):
             a, b = at + share * high / 2, y(j)
             at += share * high
-            colour = CUT if j in cut else head_colour(self.head or 0) + "CC"
             end = min(share * high, pitch - 2)  # it ends in one word
             upper, lower = (
                 curve(margin, right, a + side * share * high / 2, b + side * end / 2)
                 for side in (-1, 1)
             )
+            colour = head_colour(self.head or 0) + "CC"
             drawing.add(Path((*upper, *lower[::-1]), colour, filled=True))
-            sign = "✂" if j == self.cut else ""
-            scissors.append(Text(margin + width / 2, (a + b) / 2, sign, 18, "center", bold=True))
         for j, word in enumerate(words):
             drawing.add(Text(margin - 8, y(j), word, align="right", bold=j == self.word))
             drawing.add(Text(right + 8, y(j), word))
@@ -181,15 +141,6 @@ class Cut(Panel):
                 weight = self.weights[j]
                 said = number(weight, 2) if weight >= 0.005 else ""
                 drawing.add(Text(bars - 12, y(j), said, align="right"))
-        moved = np.zeros(T) if self.cut is None else self.moves[self.cut]
-        for j, share in enumerate(moved.tolist()):
-            length = longest * min(1.0, share / FULL)
-            said = "" if self.cut is None else percent(share)
-            drawing.add(
-                Rect(bars, y(j) - 6, max(length, 0.01), 12, ROLES["output"]),
-                Text(bars + length + 6, y(j), said, bold=j == self.word),
-            )
-        drawing.add(*scissors)
         if wide:
             left, top = page - h * CELL - 4, 0.0
         else:
@@ -223,7 +174,3 @@ class Cut(Panel):
             drawing.add(Text(left + (j + 0.5) * CELL, y, str(j), align="center"))
         x, y = left + (self.head or 0) * CELL, top + self.layer * CELL
         drawing.add(Rect(x - 1, y - 1, CELL + 2, CELL + 2, INK, hollow=True))
-
-
-def percent(share: float) -> str:
-    return f"{0 if share < 0.0005 else number(100 * share, 1)}%"

@@ -232,7 +232,7 @@ def _cells(
         side = max(0.5, min(9.0, (page - SPACE - 14) // (T + max(0.45 * d_k, T))))
         thin = max(0.5, round(side * 0.45))
         return (side, side), (thin, thin)
-    highest = 250.0 if "output" in panel.blocks else 310.0  # of the two bands
+    highest = 222.0 if "output" in panel.blocks else 310.0  # of the two bands
     model = MODEL + 80 if "x" in panel.blocks else 0.0  # X and its arrows, between K and V
     for side, beside in [(s, model) for s in SIDES if s >= 5] + [(s, 0.0) for s in SIDES]:
         thin = max(0.5, round(side * 0.45))

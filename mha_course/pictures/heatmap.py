@@ -166,11 +166,13 @@ class Heatmap(Panel):
         return self.text(row, column).rsplit(" = ", 1)[1]
 
     def _in_words(self, row: int) -> str:
-        """A row's three largest values, and what is blocked (of a mask: True)."""
-        size = np.nan_to_num(np.abs(np.where(self.blocked[row], 0, self.values[row])), nan=0.0)
-        most = [c for c in np.argsort(-size, kind="stable")[:3].tolist() if size[c]]
+        """A row's three largest values, the lowest below zero, what is blocked (in masks: True)."""
+        values = np.nan_to_num(np.where(self.blocked[row], 0, self.values[row]), nan=0.0)
+        order = [c for c in np.argsort(-values, kind="stable").tolist() if values[c]]
         axis = [f"{self.column_name} " * label[:1].isdigit() + label for label in self.columns]
-        parts = [", ".join(f"{axis[c]} {self._cell(row, c)}" for c in most)]
+        told = [f"{axis[c]} {self._cell(row, c)}" for c in order]
+        low = [f"lowest {told[-1]}" for c in order[3:][-1:] if values[c] < 0]
+        parts = [", ".join(told[:3]), *low]
         if names := [self.columns[c] for c in np.flatnonzero(self.blocked[row])]:
             what = "True" if self.mask else "blocked"
             whole = len(names) == len(self.columns)

