@@ -187,8 +187,29 @@ NOT_TURNED = (
 )
 
 
+def _in_one_of_two_lines(source: Source, change: Change) -> tuple[str, str] | None:
+    """Of two names given in the wrong order, where one line uses both: that may exchange them."""
+    given, other = (getattr(node, "elts", ()) for node in (change.node, change.new))
+    pair = [getattr(a, "id", "") for a, b in zip(given, other, strict=False) if a is not b]
+    uses = [
+        node
+        for node in source.nodes(ast.Name)
+        if node.id in pair and isinstance(node.ctx, ast.Load) and node.lineno > _line(change)
+    ]
+    if {node.id for node in uses} != {*pair} or len({node.lineno for node in uses}) != 1:
+        return None
+    first, second = (f"`{name}`" for name in pair)
+    return (
+        f"these names do not fit line {uses[0].lineno}, `{source.line(uses[0])}`: in one of the "
+        f"two lines {first} and {second} have to change places",
+        "What does each of the two names mean in the first line, and what in the second?",
+    )
+
+
 def _meaning(source: Source, change: Change) -> tuple[str, str] | None:
-    """What a number or a sign is about, where that can be seen."""
+    """What a number, a sign or a pair of names is about, where that can be seen."""
+    if change.kind == "names":
+        return _in_one_of_two_lines(source, change)
     around: Any = source.parents.get(change.node)
     around = source.parents.get(around) if isinstance(around, ast.keyword) else around
     name = getattr(getattr(around, "func", None), "attr", "")

@@ -199,6 +199,8 @@ def biases(d_model, h, d_k):
     "The biases are counted too. | Does the exercise want them in or out?"
     inward_biases_in = 3 * h * d_k
     "The biases of W_q, W_k and W_v are counted too. | Does the exercise want them in or out?"
+    biases_of_d_model = 4 * d_model
+    "= biases_in"
     return 0
 
 
@@ -212,6 +214,9 @@ def whole(d_model, n_heads, d_k):
     | d_k is free here: how wide is a token after W_q, if h heads take d_k dimensions each?"""
     one_head = 4 * d_model * d_k
     "One head only is counted: h is missing. | Does every head have its own projections?"
+    d_k_for_d_model = 4 * n_heads * d_k**2
+    """d_k stands where d_model should: every matrix is counted as d_k × d_k in each head. | How
+    many numbers of a token does a head read?"""
     times_heads = 4 * d_model * n_heads**2 * d_k
     """The whole is multiplied by h once more. | Where does h already stand in the sizes of the
     matrices?"""

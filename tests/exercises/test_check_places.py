@@ -51,6 +51,12 @@ PLACES = [
         ],
         "a different operator",
     ),
+    (
+        "merge_heads",
+        "x",
+        ["B, h, T, d_k = x.shape", "x = x.transpose(1, 2)", "return x.reshape(B, h, T * d_k)"],
+        "do not fit line 4, `return x.reshape(B, h, T * d_k)`: in one of the two lines `h` and `T`",
+    ),
 ]
 
 

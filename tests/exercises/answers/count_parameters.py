@@ -49,3 +49,13 @@ def params_by_linear(d_model, n_heads, d_k):
     mods = [nn.Linear(d_model, inner, bias=False, device="meta") for _ in range(3)]
     mods.append(nn.Linear(inner, d_model, device="meta"))
     return sum(p.numel() for m in mods for p in m.parameters())
+
+
+@slips("biases_of_d_model")
+def with_four_biases(d_model, n_heads, d_k):
+    return 4 * (d_model * n_heads * d_k + d_model)
+
+
+@slips("d_k_for_d_model")
+def from_d_k_to_d_k(d_model, n_heads, d_k):
+    return n_heads * sum(d_k * d_k for _ in "qkvo")
