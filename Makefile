@@ -146,7 +146,9 @@ rehearse:  ## the same in a clone, build/release, with an invented address; and 
 	@rm -rf build/release && git clone -q . build/release
 	@$(MAKE) --no-print-directory -C build/release release \
 	  ADDRESS=https://github.com/OWNER/NAME TAG=v$$($(PY) -m hatchling version)
-	@cd build/release && .venv/bin/python -m readme_renderer -o dist/page.html dist/*.tar.gz
+	@cd build/release && .venv/bin/python -m pip install -q --no-deps --force-reinstall dist/*.whl \
+	  && .venv/bin/python -m pip install -q 'readme_renderer[md]' -c constraints.txt \
+	  && .venv/bin/python -m readme_renderer -p -o dist/page.html mha-lesson
 
 audit: $(FOR_TESTS)  ## ask the advisory databases about every pinned version (needs the network)
 	@$(PY) -m pip install -q pip-audit -c constraints.txt

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-TARGET = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s]+)")
+TARGET = re.compile(r"""(?:(?<=\]\()|(?<=src="))(?![a-z]+:|#)([^)\s"]+)""")
 
 
 def absolute(text: str, address: str, tag: str) -> str:

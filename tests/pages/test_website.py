@@ -110,7 +110,8 @@ def test_what_a_learner_s_class_computes_says_where_it_runs(tmp_path, monkeypatc
     monkeypatch.setattr(website, "has_weights", lambda: weights)
     [path] = notebooks.paths("06")
     book = notebooks.read(path)
-    waits = [cell for cell in book.cells if "goes into a published model here" in str(cell.get("outputs"))]
+    said = "goes into a published model here"
+    waits = [cell for cell in book.cells if said in str(cell.get("outputs"))]
     book.cells = [book.cells[0], *waits]
     website.write_pages(tmp_path, {path.stem: ("a title", book)})
     page = BeautifulSoup((tmp_path / f"{path.stem}.html").read_text("utf-8"), "html.parser")
