@@ -66,14 +66,21 @@ def _judged(problem: Problem, answer: Any) -> Report:
     by_key: dict[str, Finding] = {}
     for finding in (f for ask in ASKED for f in ask(attempt)):
         by_key.setdefault(finding.key, finding)
-    notes = () if by_key else tuple(_remarks(attempt, answer))
-    findings = tuple(sorted(by_key.values(), key=lambda f: f.key == "fixed_dtype"))  # that one last
-    if not by_key.keys().isdisjoint(OF_NUMPY) and (finding := attempt.source.by_numpy()):
+    asked = (finding for key, finding in by_key.items() if key not in UNASKED)
+    findings = tuple(sorted(asked, key=lambda f: f.key == "fixed_dtype"))  # that one last
+    notes: tuple[str, ...] = ()
+    if not findings:
+        elsewhere = (UNASKED_NOTE.format(f"{f.sentence} {f.asks}") for f in by_key.values())
+        notes = (*elsewhere, *_remarks(attempt, answer))
+    elif not by_key.keys().isdisjoint(OF_NUMPY) and (finding := attempt.source.by_numpy()):
         findings = (finding, *(f for f in findings if f.key not in (*OF_NUMPY, "fixed_dtype")))
     report = Report(problem.name, not findings, findings, notes, checked=len(attempt.trials))
     return _with_writes(attempt, report, writes)
 
 
+# What shows on another device, or in half precision, alone: the exercises do not ask for these.
+UNASKED = ("fixed_device", "error:numpy_lacks_dtype")
+UNASKED_NOTE = "The exercise does not ask for it, but on another device, or in half precision: {}"
 # What comes of leaving torch for numpy.
 OF_NUMPY = ("error:numpy_lacks_dtype", "error:numpy_of_learning", "fixed_device", *CUT_OFF)
 

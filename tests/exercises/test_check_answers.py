@@ -2,8 +2,10 @@
 
 import re
 from pathlib import Path
+from textwrap import indent
 
 import pytest
+from matplotlib import pyplot
 
 import notebooks
 from answers import Answer, all_answers
@@ -64,6 +66,25 @@ def judged_rightly_and_named(answers: list[Answer]) -> None:
         own = [f for f in report.findings if f.key not in slips and f.key[:6] != "error:"]
         texts = [text for finding in own for text in (finding.does, finding.asks) if text]
         assert all(map(is_a_sentence, texts)), f"{answer.id}\n{report}"
+
+
+DRAWN = """
+made = x.unflatten(-1, (n, -1)).transpose(1, 2)
+pyplot.imshow(made.detach().flatten(0, -2))
+return made
+"""
+NOT_ASKED = [DRAWN, "return x.unflatten(-1, (n, -1)).transpose(1, 2).cpu()"]
+
+
+@pytest.mark.parametrize("lines", NOT_ASKED)
+def test_what_no_exercise_asks_is_a_remark(lines: str) -> None:
+    """A picture of what was made, and a fixed device; a mistake beside them is a mistake."""
+    space: dict = {"pyplot": pyplot}
+    exec("def split(x, n):\n" + indent(lines, "    "), space)
+    report = check.split_heads(space["split"])
+    assert report.passed and not report.findings and "does not ask for it" in str(report)
+    wrong = check.split_heads(lambda x, n: space["split"](x, n).flip(1))
+    assert wrong.passed is False and "fixed_device" not in wrong.slips
 
 
 @pytest.mark.parametrize("exercise", (*check.EXERCISES, *check.SHORT), ids=lambda e: e.name)

@@ -129,7 +129,6 @@ def softmax_row_loop(scores, mask):
     return out.reshape(scores.shape)
 
 
-@slips("fixed_device")
 def zeros_where_blocked(scores, mask):
     dead = mask.all(-1, keepdim=True)
     weights = scores.masked_fill(mask & ~dead, -math.inf).softmax(-1)
