@@ -122,6 +122,14 @@ def for_learners(path: Path) -> str:
     return without_outputs(notebooks.nbformat.writes(notebook).encode()).decode()
 
 
+def save(name: str, text: str) -> None:
+    """Into the build folder, and says so."""
+    path = BUILD / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
+    print(path.relative_to(BUILD.parent))
+
+
 def main() -> None:
     forms = {
         "slides": (slides, "slides", ".slides.html"),
@@ -131,10 +139,8 @@ def main() -> None:
         "learners": (for_learners, "learners", ".ipynb"),
     }
     if sys.argv[1:] == ["lessons"]:
-        (BUILD / "lessons").mkdir(parents=True, exist_ok=True)
         for name, text in lessons.written((notebooks.FOLDER / "TEACHING.md").read_text("utf-8")):
-            (BUILD / f"lessons/{name}.html").write_text(text, encoding="utf-8")
-            print(f"build/lessons/{name}.html")
+            save(f"lessons/{name}.html", text)
         return
     if not sys.argv[1:] or sys.argv[1] not in forms:
         raise SystemExit(__doc__)
@@ -142,14 +148,10 @@ def main() -> None:
     paths = notebooks.paths(*(word for word in sys.argv[2:] if not word.startswith("--")))
     for path in [*paths, *(notebooks.FOLDER / name for name in LINKED if make is for_learners)]:
         # Graders want a folder for each assignment.
-        target = BUILD / folder / (path.stem if make in (nbgrader, otter) else "")
-        target.mkdir(parents=True, exist_ok=True)
+        inside = f"{folder}/{path.stem}" if make in (nbgrader, otter) else folder
         name = path.name if make is for_learners else f"{path.stem}{ending}"
-        (target / name).write_text(make(path), encoding="utf-8", newline="\n")
-        print(target.relative_to(BUILD.parent) / name)
-    shutil.copy(
-        notebooks.FOLDER.parent / "LICENSE", BUILD / folder
-    )  # its terms go with what leaves the house
+        save(f"{inside}/{name}", make(path))
+    shutil.copy(notebooks.FOLDER.parent / "LICENSE", BUILD / folder)  # it goes with what is given
     if make is for_learners:  # progress is kept here; empty, it conflicts with no update
         (BUILD / folder / RECORD).write_text("{}\n")
 

@@ -1,8 +1,6 @@
 """A page for each session of each plan: what it is for, its clock, what one asks, what to drop.
 
-    python tools/handout.py lessons        build/lessons/sessions_of_45_minutes.html, …
-
-All of it is computed from the plans in TEACHING and the notebooks, by the formula of `minutes`.
+It is computed from the plans in TEACHING and the notebooks, by the formula of `minutes`.
 """
 
 import re
@@ -20,7 +18,7 @@ from mha_course.pages.worksheets import page
 SPARE = 10  # minutes for what a class asks by itself
 PLAN = re.compile(r"### ([^\n]*?(\d+) minutes)\n(.*?)(?=\n##)", re.S)
 ROW = re.compile(r"^\| (\d+) \| ([^|]*\d\d\b[^|]*) \| \d+ \| [^|]* \| ([^|]*) \|$", re.M)
-ABLE = re.compile(r"^By the end (.*?)$", re.M)
+ABLE = re.compile(r"^By the end .*$", re.M)
 SAID = "Say it first"
 
 
@@ -65,26 +63,18 @@ def _lesson(
     clock, able, asks = [], [], []
     now = float(minutes.OPENING)
     if parts.startswith("from memory"):
-        clock.append(
-            (round(now), Section("", "Three exercises from memory", minutes.RECALL, "", 0))
-        )
+        recall = Section("", "Three exercises from memory", minutes.RECALL, "", 0)
+        clock.append((round(now), recall))
         now += minutes.RECALL
     for book, start, end, also in minutes.PART.findall(parts):
         cells = books[book].cells if whole else open_thread(books[book].cells)
         cells = minutes.between(cells, start, end) + minutes.fold(books[book], also)
-        able.append(
-            f"You go on with “{start}”."
-            if start
-            else f"By the end {ABLE.search(cells[0].source)[1]}"
-        )
+        able.append(f"You go on with “{start}”." if start else ABLE.search(cells[0].source)[0])
         for section in _sections(book, cells, asked[book]):
             clock.append((round(now), section))
             now += section.minutes
-        lines = "\n".join(["", *(cell.source.removeprefix("## ") for cell in cells)])
-        for before, rows in asked[book]:
-            if f"\n{before}" in lines:
-                pairs = [line.strip("| ").split(" | ") for line in rows.splitlines()]
-                asks.append((book, before, pairs))
+        for before, rows in minutes.aloud(cells, asked[book]):
+            asks.append((book, before, [r.strip("| ").split(" | ") for r in rows.splitlines()]))
     rest = minutes.BREAK if now > minutes.UNBROKEN else 0
     spare, drops = floor(length - now - rest), []
     could = [*_droppable([section for _, section in clock], asks)]

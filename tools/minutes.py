@@ -144,10 +144,14 @@ def in_class(cells: list[NotebookNode], questions: list[tuple[str, str]]) -> flo
     code = [cell for cell in cells if cell.cell_type == "code"]
     moved = sum(len(EXPLORER.findall(cell.source)) for cell in code)
     seen = sum(tagged(cell, "claim") or _stands_still(cell) for cell in code)
-    lines = "\n".join(["", *(cell.source.removeprefix("## ") for cell in cells)])
-    aloud = [rows for before, rows in questions if f"\n{before}" in lines]
-    asked = "".join(aloud).count("\n")
+    asked = "".join(rows for _, rows in aloud(cells, questions)).count("\n")
     return seconds(cells) / 60 + MOVED * moved + SEEN * seen + ALOUD * asked
+
+
+def aloud(cells: list[NotebookNode], questions: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The tables of questions, (what they come before, rows), that are put among these cells."""
+    lines = "\n".join(["", *(cell.source.removeprefix("## ") for cell in cells)])
+    return [(before, rows) for before, rows in questions if f"\n{before}" in lines]
 
 
 def _stands_still(cell: NotebookNode) -> bool:

@@ -10,14 +10,13 @@ run goes on where it stopped.
 
 import argparse
 import os
-import re
 from datetime import datetime, timedelta
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mha_course.classroom import files, pages, sandbox, words
-from mha_course.classroom.final_test import read_key
+from mha_course.classroom.final_test import listed, read_key
 from mha_course.classroom.grading import ALL, EXERCISES, NAMES, Row, grade
 from mha_course.classroom.sandbox import Limits
 from mha_lesson.refusals import require_positive, require_positive_int
@@ -99,16 +98,4 @@ def assigned(exercises: str | None) -> tuple[str, ...]:
     path = Path(exercises)
     text = path.read_text(encoding="utf-8-sig") if path.is_file() else exercises
     numbers = {e.number: e.name for e in EXERCISES if e.number}
-    named, unknown = set(), []
-    for word in re.split(r"[,;\s]+", text.strip(",; \t\r\n")):
-        ends = [int(end) for end in word.split("-")] if re.fullmatch(r"\d+(-\d+)?", word) else []
-        span = range(ends[0], ends[-1] + 1) if ends else ()
-        found = {numbers[n] for n in span if n in numbers} | ({word} & {*ALL})
-        named |= found
-        unknown += [word] if not found or not {*span} <= {*numbers} else []
-    if unknown:
-        raise SystemExit(
-            f"--assigned takes exercises by number, 3 or 1-6, and by name, {NAMES[0]} or silence; "
-            f"got {', '.join(unknown)}."
-        )
-    return tuple(name for name in ALL if name in named)
+    return tuple(listed("--assigned", text, numbers, [*ALL]))

@@ -66,32 +66,20 @@ class HandIn:
 
 @dataclass
 class Learner:
-    """What one learner handed in.
+    """What one learner handed in."""
 
-    Attributes:
-        name: as it is shown.
-        notebooks: those that count: the latest of each.
-        others: every other file and why it does not count.
-    """
-
-    name: str
-    notebooks: list[HandIn] = field(default_factory=list)
-    others: list[tuple[str, str]] = field(default_factory=list)
+    name: str  # as it is shown
+    notebooks: list[HandIn] = field(default_factory=list)  # those that count: the latest of each
+    others: list[tuple[str, str]] = field(default_factory=list)  # every other, and why not
 
 
 @dataclass
 class Roster:
-    """A CSV of the class, as the system wrote it that shall read the points.
-
-    Attributes:
-        head: its columns.
-        cells: each learner's cells, by the learner's name.
-        most: the row in which Canvas has the most points of each column; or empty.
-    """
+    """A CSV of the class, as the system wrote it that shall read the points."""
 
     head: list[str] = field(default_factory=lambda: ["learner"])
-    cells: dict[str, list[str]] = field(default_factory=dict)
-    most: list[str] = field(default_factory=list)
+    cells: dict[str, list[str]] = field(default_factory=dict)  # by the learner's name
+    most: list[str] = field(default_factory=list)  # Canvas's row with the most points of each
 
     @property
     def texts(self) -> dict[str, list[str]]:
@@ -183,15 +171,11 @@ def _members(raw: bytes, archive: HandIn, unpacked: Path) -> list[HandIn]:
         raise OSError(NO_ZIP.format(stopped))
     if not names:
         raise OSError("a zip archive without a notebook: hand in the notebook itself")
-    return [
-        replace(
-            archive,
-            path=work / str(number),
-            file=f"{archive.file}/{shown(name)}",
-            why="" if whole else NO_ZIP.format(""),
-        )
-        for number, (name, whole) in enumerate(names)
-    ]
+    found = []
+    for number, (name, whole) in enumerate(names):
+        file, why = f"{archive.file}/{shown(name)}", "" if whole else NO_ZIP.format("")
+        found.append(replace(archive, path=work / str(number), file=file, why=why))
+    return found
 
 
 def _files(folder: Path, report: Path | None) -> list[Path]:

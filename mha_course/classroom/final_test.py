@@ -16,7 +16,7 @@ import json
 import random
 import re
 import secrets
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -80,19 +80,26 @@ class Part(NamedTuple):
         return f"{head}\n\n{self.asks}\n\n{self.listed}".rstrip()
 
 
-def books(text: str) -> list[str]:
-    """The numbers of "04", or of all from "01-06".
+def listed(option: str, text: str, numbers: Mapping[int, str], named: Sequence[str]) -> list[str]:
+    """What a list like "1-6, 11" asks for, also by `named`, and in that order.
 
     Raises:
-        ValueError: they are no notebooks of the course.
+        ValueError: a word of it, or one of its numbers, stands for nothing.
     """
-    first, dash, last = text.partition("-")
-    last = last if dash else first
-    if not (first in BOOKS and last in BOOKS and first <= last):
-        raise ValueError(
-            f"--notebooks takes one, as in 04, or from one to another, as in 01-06; got {text}."
-        )
-    return BOOKS[BOOKS.index(first) : BOOKS.index(last) + 1]
+    asked = set[str]()
+    for word in re.split(r"[,;\s]+", text.strip(",; \t\r\n")):
+        ends = [*map(int, word.split("-"))] if re.fullmatch(r"\d{1,3}(-\d{1,3})?", word) else []
+        span = range(ends[0], ends[-1] + 1) if ends else ()
+        found = {numbers.get(number, "") for number in span} or {word}
+        if not found <= {*named}:
+            takes = f"{option} takes a list, as in 1-6,11 or {named[0]}"
+            raise ValueError(f"{takes}; got {word}.")
+        asked |= found
+    return [name for name in named if name in asked]
+
+
+def books(text: str) -> list[str]:
+    return listed("--notebooks", text, {int(book): book for book in BOOKS}, BOOKS)
 
 
 def chosen(
@@ -166,9 +173,8 @@ def write(
 ) -> tuple[Path, Path]:
     """Writes test and paper into a new folder, the key into another; gives both."""
     exercises, questions = chosen(numbers, seed, own)
-    first, last = numbers[0], numbers[-1]
-    span = f"notebooks {first} to {last}" if first != last else f"notebook {first}"
-    title, some = f"Final test on {span}", [*parts(exercises, questions)]
+    which = f"notebook{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+    title, some = f"Final test on {which}", [*parts(exercises, questions)]
     worth = WORTH.format(counted(sum(part.points for part in some), "point"))
     folder = free_path(out / "final_test")
     secret = free_path(out / f"{folder.name}_key")
@@ -191,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--notebooks", default="01-06", help="one, 04, or from one to another")
+    parser.add_argument("--notebooks", default="01-06", help="a list: 1-6,11")
     parser.add_argument("--seed", help="a whole number, for the same test again; else one is drawn")
     parser.add_argument("--bank", type=Path, help=f"questions of your own, written as in {EXAM}")
     parser.add_argument("--out", type=Path, default=Path(), help="where the new folder goes")

@@ -56,41 +56,23 @@ NOT_ITS_VALUES = (
 
 @dataclass
 class Submission:
-    """What came of one notebook.
+    """What came of one notebook; what is sorted is so by exercise."""
 
-    Attributes:
-        file: its path in the folder, as it is shown.
-        notebook: its number, "03"; empty where nothing says one.
-        note: what its learner should know of the file.
-        trouble: of that, why it could not be read or judged.
-        seconds: how long it took.
-        sandbox: in which it ran.
-        states: for each exercise that it holds, one of `STATES`.
-        slips: the keys of the mistakes that the check of an exercise named.
-        words: what the check said, or why there is no verdict.
-        code: the cells of the file with the answer, and with what it needs.
-        guesses: for each question before a picture, the choice that was opened.
-        shows: of each exercise with a ✓ in the file, what its stored output says.
-        patches: its cells that change the check, or reach into it.
-        digest: of the file's bytes.
-        texts: its cells, where no cell of the course tells which notebook it is: a test, perhaps.
-    """
-
-    file: str
-    notebook: str = ""
-    note: str = ""
-    trouble: str = ""
+    file: str  # its path in the folder, as it is shown
+    notebook: str = ""  # its number, "03"; empty where nothing says one
+    note: str = ""  # what its learner should know of the file
+    trouble: str = ""  # of that, why it could not be read or judged
     seconds: float = 0
-    sandbox: str = ""
-    states: dict[str, str] = field(default_factory=dict)
-    slips: dict[str, list[str]] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
-    code: dict[str, str] = field(default_factory=dict)
-    guesses: dict[str, str] = field(default_factory=dict)
-    shows: dict[str, str] = field(default_factory=dict)
-    patches: str = ""
-    digest: str = ""
-    texts: list[str] = field(default_factory=list)
+    sandbox: str = ""  # in which it ran
+    states: dict[str, str] = field(default_factory=dict)  # each one of `STATES`
+    slips: dict[str, list[str]] = field(default_factory=dict)  # keys of the mistakes that are named
+    words: dict[str, str] = field(default_factory=dict)  # of the check, or why there is no verdict
+    code: dict[str, str] = field(default_factory=dict)  # the file's cells, with what they need
+    guesses: dict[str, str] = field(default_factory=dict)  # by question: the choice that was opened
+    shows: dict[str, str] = field(default_factory=dict)  # what a stored output with a ✓ says
+    patches: str = ""  # its cells that change the check, or reach into it
+    digest: str = ""  # of the file's bytes
+    texts: list[str] = field(default_factory=list)  # its cells, where none is the course's: a test
 
 
 @dataclass
@@ -194,16 +176,9 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
                 keep(future)
             for row, hand_in, _ in waiting:
                 if hand_in.file not in {s.file for s in row.submissions}:
-                    book = BY_NOTEBOOK.get(hand_in.notebook, ())
-                    row.submissions.append(
-                        Submission(
-                            hand_in.file,
-                            hand_in.notebook,
-                            NOT_YET,
-                            NOT_YET,
-                            states=dict.fromkeys(book, UNKNOWN),
-                        )
-                    )
+                    states = dict.fromkeys(BY_NOTEBOOK.get(hand_in.notebook, ()), UNKNOWN)
+                    unread = hand_in.file, hand_in.notebook, NOT_YET, NOT_YET
+                    row.submissions.append(Submission(*unread, states=states))
 
 
 def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submission:

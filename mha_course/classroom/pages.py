@@ -10,32 +10,26 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader
-from markupsafe import Markup
+from jinja2 import Environment
 
 from mha_course.base.disk import write_whole
 from mha_course.base.numerals import counted
-from mha_course.base.prose import prose
 from mha_course.classroom.files import Roster
 from mha_course.classroom.grading import ALL, DONE, EXERCISES, MISSING, OPEN, TRIED, UNKNOWN, Row
 from mha_course.classroom.review import looks, slips
 from mha_course.classroom.sandbox import warning
 from mha_course.collection.questions import questions
-from mha_course.pages.formulas import rendered
+from mha_course.pages.worksheets import templates
 
 SHOWN = {  # state → its sign, what it means, and what its learner is told
     DONE: (
         "✓",
-        "solved: judged anew, and the values compared; the answer stands behind the sign",
+        "solved: judged anew, values compared; the answer stands behind the sign",
         "solved",
     ),
     TRIED: ("✗", "tried, not right yet", "not right yet"),
     OPEN: ("·", "open: handed in, not attempted", "still open"),
-    UNKNOWN: (
-        "?",
-        "no verdict: somebody has to look at it; the reason stands with it",
-        "has to be looked at",
-    ),
+    UNKNOWN: ("?", "no verdict: look at it; the reason stands with it", "has to be looked at"),
     MISSING: ("–", "not handed in", "not handed in"),
 }
 SIGNS, MEANS, TO_LEARNERS = ({state: row[i] for state, row in SHOWN.items()} for i in range(3))
@@ -58,68 +52,31 @@ def save(rows: list[Row], out: Path, roster: Roster | None = None) -> None:
     (out / "learners").mkdir(parents=True, exist_ok=True)
     asked, books = rows[0].names, rows[0].books
     per_book = [f"{book} (of {len(names)})" for book, names in books.items()]
-    table(
-        out / "solved.csv",
-        ["learner", *asked, *per_book, "all", "sandbox", "notes"],
-        (
-            [
-                r.learner.name,
-                *map(r.state, asked),
-                *r.points.values(),
-                r.done,
-                sandbox([r]),
-                "; ".join(r.notes),
-            ]
-            for r in rows
-        ),
-    )
-    solved = {r.learner.name: [*map(float, r.points.values())] for r in rows}
-    points(out, roster, {name: len(books[name[:2]]) for name in per_book}, solved)
-    table(
-        out / "slips.csv",
-        ["exercise", "slip", "what the code does", "a question", "learners", "who"],
-        (
-            [s.exercise, s.key, s.does, s.asks, len(s.answers), "; ".join(s.answers)]
-            for s in slips(rows)
-        ),
-    )
-    table(
-        out / "answers.csv",
-        ["learner", "exercise", "state", "slips", "what the check said", "answer", "file"],
-        (
-            [
-                r.learner.name,
-                name,
-                r.state(name),
-                " ".join(best.slips.get(name, [])),
-                best.words.get(name, ""),
-                best.code[name],
-                best.file,
-            ]
-            for r in rows
-            for name in asked
-            if (best := r.best(name)) and name in best.code
-        ),
-    )
-    table(
-        out / "handed_in.csv",
-        ["learner", "file", "notebook", "seconds", "sandbox", "note"],
-        [
-            [r.learner.name, s.file, s.notebook, s.seconds, s.sandbox, s.note]
-            for r in rows
-            for s in r.submissions
-        ]
-        + [[r.learner.name, f, "", "", "", why] for r in rows for f, why in r.learner.others],
-    )
-    table(
-        out / "guesses.csv",
-        ["question", "asked", "choice", "learners"],
-        (
-            [name, questions()[name].asks, label, n]
-            for name, count in guesses(rows).items()
-            for label, n in count.items()
-        ),
-    )
+    solved, answers, handed_in = list[list[object]](), list[list[object]](), list[list[object]]()
+    for r in rows:
+        who, rest = r.learner.name, [r.done, sandbox([r]), "; ".join(r.notes)]
+        solved.append([who, *map(r.state, asked), *r.points.values(), *rest])
+        for name in asked:
+            if (best := r.best(name)) and name in best.code:
+                said = " ".join(best.slips.get(name, [])), best.words.get(name, "")
+                answers.append([who, name, r.state(name), *said, best.code[name], best.file])
+        for s in r.submissions:
+            handed_in.append([who, s.file, s.notebook, s.seconds, s.sandbox, s.note])
+        handed_in += [[who, file, "", "", "", why] for file, why in r.learner.others]
+    table(out / "solved.csv", ["learner", *asked, *per_book, "all", "sandbox", "notes"], solved)
+    head = ["learner", "exercise", "state", "slips", "what the check said", "answer", "file"]
+    table(out / "answers.csv", head, answers)
+    head = ["learner", "file", "notebook", "seconds", "sandbox", "note"]
+    table(out / "handed_in.csv", head, handed_in)
+    head = ["exercise", "slip", "what the code does", "a question", "learners", "who"]
+    who_by = [(s, [len(s.answers), "; ".join(s.answers)]) for s in slips(rows)]
+    lines = [[s.exercise, s.key, s.does, s.asks, *count] for s, count in who_by]
+    table(out / "slips.csv", head, lines)
+    opened = [(name, pair) for name, count in guesses(rows).items() for pair in count.items()]
+    lines = [[name, questions()[name].asks, *pair] for name, pair in opened]
+    table(out / "guesses.csv", ["question", "asked", "choice", "learners"], lines)
+    most = {name: len(books[name[:2]]) for name in per_book}
+    points(out, roster, most, {r.learner.name: [*map(float, r.points.values())] for r in rows})
     names = page_names(rows)
     for old in (out / "learners").glob("*.html"):
         if old.name not in names.values():
@@ -284,15 +241,7 @@ def _of_learner(row: Row) -> dict[str, Any]:
 
 @cache
 def _templates() -> Environment:
-    """All that a submission said is escaped, wherever it is put."""
-    environment: Any = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["prose"] = lambda text: Markup(prose(text))
-    environment.filters["markdown"] = lambda text: Markup(rendered(text))
+    environment: Any = templates(Path(__file__).with_name("templates"))
     environment.filters["some"] = _some
     environment.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
     named = {"SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS}

@@ -16,27 +16,16 @@ RIGHT = re.compile(r"^(\w+): right\b.*", re.M)  # how a report's text begins
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds.
+    """What a file holds."""
 
-    Attributes:
-        cells: the source of each code cell.
-        why: why there are none, in words; empty where there are.
-        notebook: the number of the course's notebook that has most of its cells, "03"; or empty.
-        language: of its kernel, where it is not Python.
-        python: the version that it ran in, (3, 14); empty where it does not say.
-        guesses: what its outputs say was guessed before a picture.
-        shows: exercise -> what an output says that calls it right.
-        texts: the source of every cell, code or not.
-    """
-
-    cells: list[str] = field(default_factory=list)
-    why: str = ""
-    notebook: str = ""
-    language: str = ""
-    python: tuple[int, ...] = ()
-    guesses: dict[str, str] = field(default_factory=dict)
-    shows: dict[str, str] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
+    cells: list[str] = field(default_factory=list)  # the source of each code cell
+    why: str = ""  # there are none, in words
+    notebook: str = ""  # the number of the course's that has most of its cells, "03"; or empty
+    language: str = ""  # of its kernel, where it is not Python
+    python: tuple[int, ...] = ()  # the version that it ran in, (3, 14)
+    guesses: dict[str, str] = field(default_factory=dict)  # by question before a picture
+    shows: dict[str, str] = field(default_factory=dict)  # by exercise: an output that says right
+    texts: list[str] = field(default_factory=list)  # the source of every cell, code or not
 
 
 def read(raw: bytes) -> Contents:

@@ -30,9 +30,11 @@ MOST_FILES = 20_000
 MOST_PROCESSES = 200  # threads of one process count as one; a notebook's answers need a handful
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # What of a Linux system a Python needs, wherever it comes from. No homes, no sockets, no /etc.
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store",
-          "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
-          "/etc/fonts", "/etc/localtime")  # fmt: skip
+_SYSTEM = """
+/usr /bin /sbin /lib /lib32 /lib64 /nix/store /gnu/store /etc/ld.so.cache /etc/ld.so.conf
+/etc/ld.so.conf.d /etc/alternatives /etc/fonts /etc/localtime
+"""
+SYSTEM = (*_SYSTEM.split(),)
 BUBBLEWRAP, NO_NETWORK, LIMITS_ONLY = "bubblewrap", "unshare", "limits only"
 MEANS = {
     BUBBLEWRAP: "a submission can read and write nothing but its own folder, and has no network",

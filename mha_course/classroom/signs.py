@@ -6,18 +6,20 @@ Read as data, outside the sandbox: no code of a learner's runs here.
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
-USUAL = {  # packages that an answer may well use
-    "abc", "cmath", "collections", "contextlib", "copy", "dataclasses", "einops", "enum",
-    "fractions", "functools", "itertools", "jaxtyping", "math", "matplotlib", "mha_course",
-    "mha_lesson", "numbers", "numpy", "operator", "random", "string", "time", "torch", "types",
-    "typing", "typing_extensions", "warnings", "__future__",
-}  # fmt: skip
-READS = {  # what leads to a file, to other code, or out of the answer, whatever it hangs on
-    "open", "exec", "eval", "globals", "load", "fromfile", "read_text", "read_bytes", "sys",
-    "os", "builtins", "importlib", "inspect", "gc", "ctypes", "pickle", "linecache",
-    "_getframe", "get_objects", "f_back", "f_locals", "f_globals", "tb_frame", "gi_frame",
-    "__import__", "__builtins__", "__globals__", "__subclasses__", "__code__", "__closure__",
-}  # fmt: skip
+# Packages that an answer may well use.
+_USUAL = """
+abc cmath collections contextlib copy dataclasses einops enum fractions functools itertools
+jaxtyping math matplotlib mha_course mha_lesson numbers numpy operator random string time torch
+types typing typing_extensions warnings __future__
+"""
+USUAL = {*_USUAL.split()}
+# What leads to a file, to other code, or out of the answer, whatever it hangs on.
+_READS = """
+open exec eval globals load fromfile read_text read_bytes sys os builtins importlib inspect gc
+ctypes pickle linecache _getframe get_objects f_back f_locals f_globals tb_frame gi_frame
+__import__ __builtins__ __globals__ __subclasses__ __code__ __closure__
+"""
+READS = {*_READS.split()}
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 INSIDE = ("mha_course.engine", "mha_course.check", "mha_course.exercises", "mha_course.classroom")
 SMALL = 60  # parts of a syntax tree: two people may well write the same so short an answer

@@ -31,23 +31,14 @@ BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of a cell's own level.
+    """One statement of a cell's own level, and the names that it deals with."""
 
-    Attributes:
-        cell: the number of its cell.
-        tree: the code; None for a cell that writes a module.
-        binds: names that it assigns or defines, whatever they were before.
-        may_bind: names that it assigns perhaps: under an `if`, in a text for `exec`.
-        changes: names whose object it changes.
-        loads: names that it looks up.
-    """
-
-    cell: int
-    tree: ast.stmt | None
-    binds: frozenset[str] = frozenset()
-    may_bind: frozenset[str] = frozenset()
-    changes: frozenset[str] = frozenset()
-    loads: frozenset[str] = frozenset()
+    cell: int  # its number
+    tree: ast.stmt | None  # None for a cell that writes a module
+    binds: frozenset[str] = frozenset()  # assigned or defined, whatever they were before
+    may_bind: frozenset[str] = frozenset()  # assigned perhaps: under an `if`, in a text for `exec`
+    changes: frozenset[str] = frozenset()  # whose object it changes
+    loads: frozenset[str] = frozenset()  # looked up
 
     @property
     def imports(self) -> bool:
@@ -118,7 +109,8 @@ class Notebook:
             self._read(number, cell)
         trees = [s.tree for s in self.statements if isinstance(s.tree, IMPORTS)]
         aliases = [alias for tree in trees for alias in tree.names]
-        self.check_names = {"check", *(a.asname or "" for a in aliases if a.name.endswith("check"))}
+        names = {a.asname for a in aliases if a.asname and a.name.endswith("check")}
+        self.check_names = {"check", *names}
         future = any(getattr(tree, "module", "") == "__future__" for tree in trees)
         self.flags = __future__.annotations.compiler_flag if future else 0
 

@@ -92,16 +92,13 @@ def typed_in(out: Path, test: Sequence[Part]) -> dict[Key, float]:
     head, *lines = (table_in(path) if path.exists() else []) or [HEAD]
     if head != HEAD or any(len(line) != len(HEAD) for line in lines):
         raise ValueError(f"{path} should have the columns {', '.join(HEAD)}; got {say(head)}.")
-    found = {}
+    found, of = {}, {str(n): part.points for n, part in enumerate(test, 1)}
     for n, who, text, *_, said in (line for line in lines if line[-1].strip()):
-        most = dict(enumerate((part.points for part in test), 1)).get(
-            int(n) if n.isdigit() else 0, 0
-        )
         value = float(said.replace(",", ".")) if re.fullmatch(r" *\d+([.,]\d+)? *", said) else -1
-        if not 0 <= value <= most:
-            raise ValueError(
-                f"{path}: question {n} gives 0 to {most} points; got {say(said)} ({who})."
-            )
+        if not 0 <= value <= of.get(n, 0):
+            most = of.get(n, 0)
+            got = f"got {say(said)} ({who})"
+            raise ValueError(f"{path}: question {n} gives 0 to {most} points; {got}.")
         found[_key(n, who, text)] = value
     return found
 
@@ -125,18 +122,11 @@ def save(
     for answer in found:
         equal.setdefault((answer.question, answer.text), []).append(answer)
     places = {key: i for i, key in enumerate(equal)}
-    rows_ = [[*line, places[a.question, a.text]] for line, a in zip(lines, found, strict=True)]
-    page(
-        out / "words.html",
-        title="Answers by question",
-        test=test,
-        head=HEAD,
-        rows=rows_,
-        groups=[*enumerate(equal.values())],
-    )
-    of = {
-        row.learner.name: [a.points for a in found if a.learner == row.learner.name] for row in rows
-    }
+    placed = [[*line, places[a.question, a.text]] for line, a in zip(lines, found, strict=True)]
+    given = {"title": "Answers by question", "test": test, "head": HEAD, "rows": placed}
+    page(out / "words.html", **given, groups=[*enumerate(equal.values())])
+    names = [row.learner.name for row in rows]
+    of = {name: [a.points for a in found if a.learner == name] for name in names}
     columns = {f"question {n}": part.points for n, part in enumerate(test, 1)}
     points(out, roster, columns, {name: parts or [None] * len(test) for name, parts in of.items()})
     return "\n".join(todo)

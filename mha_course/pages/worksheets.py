@@ -303,17 +303,22 @@ def sheets(seed: int) -> Iterator[Sheet]:
         )
 
 
-def page(template: str, **given: Any) -> str:
-    """Sheets in one file, by a template: each on a page of its own, with the answers in a key."""
+def templates(folder: Path) -> Environment:
+    """The templates of a folder; what is put into them is escaped, whoever wrote it."""
     environment: Any = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["prose"] = lambda text: Markup(prose(text))
     environment.filters["markdown"] = lambda text: Markup(rendered(text))
-    return str(environment.get_template(template).render(**given))
+    return environment
+
+
+def page(template: str, **given: Any) -> str:
+    """Sheets in one file, by a template: each on a page of its own, with the answers in a key."""
+    return templates(Path(__file__).with_name("templates")).get_template(template).render(**given)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

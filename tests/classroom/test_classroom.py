@@ -33,6 +33,7 @@ from mha_course.base.prose import prose
 from mha_course.classroom import command as classroom
 from mha_course.classroom import (
     files,
+    final_test,
     grading,
     pages,
     reading,
@@ -61,7 +62,6 @@ import torch.nn.functional as F
 from torch import nn
 from mha_lesson import *
 from mha_course import check"""
-NO_SCALE = "def attention_scores(Q, K):\n    return Q @ K.transpose(-2, -1)"
 DIRECT_VIEW = (
     "def split_heads(x, n_heads):\n    B, T, D = x.shape\n"
     "    return x.reshape(B, n_heads, T, D // n_heads)"
@@ -111,66 +111,74 @@ def by_name(folder, roster=None):
     return {l.name: ([h.file for h in l.notebooks], dict(l.others)) for l in found}  # noqa: E741
 
 
-@pytest.mark.parametrize(
-    ("roster", "whose"),
-    [
-        (None, {"ada/03_splitting_into_heads": "ada", "ada/deep/04_masking": "ada",
-                "bob_03_splitting_into_heads": "bob", "good_1": "good_1", "good_2": "good_2",
-                "ada/.ipynb_checkpoints/04_masking-checkpoint": None,
-                "__MACOSX/._04_masking": None}),
-        (None, {"Ju\u0308rgen Mu\u0308ller/03_splitting": "J\u00fcrgen M\u00fcller"}),
-        (None, {"lovelaceada_12345_67890_03_splitting": "lovelaceada",
-                "lovelaceada_LATE_12345_67891_04_masking-1": "lovelaceada",
-                "leeann_17_67892_03_splitting": "leeann (17)",
-                "leeann_18_67893_04_masking": "leeann (18)",
-                "Bob Ray_777_assignsubmission_file/03_splitting": "Bob Ray",
-                "Bob Ray_777_assignsubmission_file_/04_masking": "Bob Ray",
-                "Zoe Ott_778_assignsubmission_file_04_masking": "Zoe Ott"}),
-        ("\ufefflearner,user\nAda Lovelace,al815\nAnn,\nAnn-Marie Lee,\nBob Ray,br\n",
-         {"Ada_Lovelace_12345_assignsubmission_file/03_splitting": "Ada Lovelace",
-          "ann-marie lee/04_masking": "Ann-Marie Lee", "x_br_04_masking": "Bob Ray",
-          "eve/x": "eve", "no file of hers": "Ann"}),
-        ("Eve\nAnn-Marie Lee\nBob Ray\nMay\nCem\n",
-         {"Eve/03_splitting (for Ann-Marie Lee)": "Eve",
-          "Bob Ray/03 with Ann-Marie Lee": "Bob Ray", "May/04_masking": "May",
-          "homework due may 3/Eve/04_masking": "Eve", "no file of hers": "Ann-Marie Lee",
-          "week 3/04_masking cem": "Cem", "homework due may 4/x": "homework due may 4"}),
-        (None, {"anna_01": "anna", "anna_03": "anna", "d\u00f6rte 06": "d\u00f6rte",
-                "anna_04 (1)": "anna", "bob_2026": "bob_2026"}),
-        ("Name;Kennung\nJ\u00fcrgen M\u00fcller;jm7\n",
-         {"Ju\u0308rgen Mu\u0308ller/03_splitting": "J\u00fcrgen M\u00fcller"}),
-        ("Name;Kennung\nLovelace, Ada;ada17\nBabbage, Charles;bob3\n",
-         {"ada17/03_splitting": "Lovelace, Ada", "no file of his": "Babbage, Charles"}),
-        ("Ada Lovelace,07\nBob Ray,03\nCem Ay,head\nZoe Ott,04\n",
-         {"07/03_splitting_into_heads": "Ada Lovelace", "03/03_splitting_into_heads": "Bob Ray",
-          "head/06_multi_head_attention": "Cem Ay", "04/10_where_is_order": "Zoe Ott"}),
-        ("Ada Lovelace\nRay, Bob\nJürgen\n".encode("cp1252"),
-         {"lovelaceada_12345_67890_03_splitting": "Ada Lovelace",
-          "lovelaceada_LATE_12345_67891_04_masking-1": "Ada Lovelace",
-          "no file of Bob's": "Ray", "no file of his": "Jürgen"}),
-    ],
-    ids=["folders and names", "a Mac's", "Canvas and Moodle", "a roster",
-         "the first folder that names somebody", "a number at the end", "semicolons",
-         "commas in cells", "numbers and words of the course", "cp1252"],
-)  # fmt: skip
-def test_whose_file_it_is(tmp_path, roster, whose):
+# A roster's encoding and lines, then learners and their files; "-" is nobody.
+WHOSE = """
+no roster
+ada: ada/03_splitting_into_heads; ada/deep/04_masking
+bob: bob_03_splitting_into_heads
+good_1: good_1
+good_2: good_2
+-: ada/.ipynb_checkpoints/04_masking-checkpoint; __MACOSX/._04_masking
+J\u00fcrgen M\u00fcller: Ju\u0308rgen Mu\u0308ller/03_splitting
+lovelaceada: lovelaceada_12345_67890_03_splitting; lovelaceada_LATE_12345_67891_04_masking-1
+leeann (17): leeann_17_67892_03_splitting
+leeann (18): leeann_18_67893_04_masking
+Bob Ray: Bob Ray_777_assignsubmission_file/03_splitting; \
+Bob Ray_777_assignsubmission_file_/04_masking
+Zoe Ott: Zoe Ott_778_assignsubmission_file_04_masking
+anna: anna_01; anna_03; anna_04 (1)
+d\u00f6rte: d\u00f6rte 06
+tom_2026: tom_2026
+
+utf-8 | \ufefflearner,user | Ada Lovelace,al815 | Ann, | Ann-Marie Lee, | Bob Ray,br
+Ada Lovelace: Ada_Lovelace_12345_assignsubmission_file/03_splitting
+Ann-Marie Lee: ann-marie lee/04_masking
+Bob Ray: x_br_04_masking
+eve: eve/x
+Ann:
+
+utf-8 | Eve | Ann-Marie Lee | Bob Ray | May | Cem
+Eve: Eve/03_splitting (for Ann-Marie Lee); homework due may 3/Eve/04_masking
+Bob Ray: Bob Ray/03 with Ann-Marie Lee
+May: May/04_masking
+Ann-Marie Lee:
+Cem: week 3/04_masking cem
+homework due may 4: homework due may 4/x
+
+utf-8 | Name;Kennung | J\u00fcrgen M\u00fcller;jm7 | Lovelace, Ada;ada17 | Babbage, Charles;bob3
+J\u00fcrgen M\u00fcller: Ju\u0308rgen Mu\u0308ller/03_splitting
+Lovelace, Ada: ada17/03_splitting
+Babbage, Charles:
+
+utf-8 | Ada Lovelace,07 | Bob Ray,03 | Cem Ay,head | Zoe Ott,04
+Ada Lovelace: 07/03_splitting_into_heads
+Bob Ray: 03/03_splitting_into_heads
+Cem Ay: head/06_multi_head_attention
+Zoe Ott: 04/10_where_is_order
+
+cp1252 | Ada Lovelace | Ray, Bob | J\u00fcrgen
+Ada Lovelace: lovelaceada_12345_67890_03_splitting; lovelaceada_LATE_12345_67891_04_masking-1
+Ray:
+J\u00fcrgen:
+""".strip().split("\n\n")
+
+
+@pytest.mark.parametrize("case", WHOSE, ids=lambda case: case.splitlines()[0][:30])
+def test_whose_file_it_is(tmp_path, case):
     """A folder's, a name's before the number, a platform's, or the roster's, which names all."""
+    (encoding, *roster), *lines = [line.split(" | ") for line in case.splitlines()]
     if roster:
-        raw = roster if isinstance(roster, bytes) else roster.encode()
-        roster = write(tmp_path / "class.csv", raw=raw)
-    for file in whose:
-        if not file.startswith("no file"):
-            write(tmp_path / f"in/{file}.ipynb")
-    found = {name: held for name, (held, _) in by_name(tmp_path / "in", roster).items()}
-    assert found == {
-        name: sorted(
-            files.shown(f"{file}.ipynb")
-            for file, of in whose.items()
-            if of == name and not file.startswith("no file")
-        )
-        for name in whose.values()
-        if name
-    }
+        raw = "\n".join([*roster, ""]).encode(encoding)
+    path = roster and write(tmp_path / "class.csv", raw=raw)
+    whose = {}
+    for [line] in lines:
+        name, _, held = line.partition(":")
+        whose[name] = sorted(f"{file.strip()}.ipynb" for file in held.split(";") if file)
+        for file in whose[name]:
+            write(tmp_path / "in" / file)
+    found = {name: held for name, (held, _) in by_name(tmp_path / "in", path).items()}
+    whose.pop("-", None)
+    assert found == {name: [*map(files.shown, held)] for name, held in whose.items()}
 
 
 def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
@@ -189,21 +197,21 @@ def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
     assert len(others) == 3 and all("handed in again" in why for why in others.values())
 
 
-@pytest.mark.parametrize(
-    ("file", "number"),
-    [
-        ("03_splitting_into_heads_21_nov", "03"),
-        ("03_splitting_v10_b", "03"),
-        ("04_masking_23_11_done", "04"),
-        ("12_mine_of_03_splitting_into_heads", "03"),
-        ("03_my_own_name", "03"),
-        ("2026_11_homework", "11"),
-    ],
-)
-def test_a_date_behind_the_name_is_no_number_of_a_notebook(tmp_path, file, number):
-    write(tmp_path / f"ada/{file}.ipynb")
-    [ada] = files.learners(tmp_path, tmp_path)
-    assert [hand_in.notebook for hand_in in ada.notebooks] == [number]
+NAMED = """
+03: 03_splitting_into_heads_21_nov 03_splitting_v10_b 12_mine_of_03_splitting_into_heads
+03: 03_my_own_name
+04: 04_masking_23_11_done
+11: 2026_11_homework
+"""
+
+
+@pytest.mark.parametrize("line", NAMED.strip().splitlines())
+def test_a_date_behind_the_name_is_no_number_of_a_notebook(tmp_path, line):
+    number, *names = line.replace(":", "").split()
+    for n, name in enumerate(names):
+        write(tmp_path / f"ada{n}/{name}.ipynb")
+    found = [h.notebook for one in files.learners(tmp_path, tmp_path) for h in one.notebooks]
+    assert found == [number] * len(names)
 
 
 def test_a_notebook_and_the_update_beside_it_both_count(tmp_path):
@@ -215,13 +223,9 @@ def test_a_notebook_and_the_update_beside_it_both_count(tmp_path):
 
 
 def test_a_copy_of_jupyters_is_named_where_nothing_else_is_there(tmp_path):
-    for name in ("ada/{}03_x{}", "bob_{}04_masking{}"):
-        at = Path(name.format(".ipynb_checkpoints/", "-checkpoint"))
-        write(
-            tmp_path / f"{at}.ipynb".replace("bob_.ipynb_checkpoints/", ".ipynb_checkpoints/bob_")
-        )
+    for name in ("ada/{}03_x", "{}bob_04_masking", "eve/{}03_x"):
+        write(tmp_path / f"{name.format('.ipynb_checkpoints/')}-checkpoint.ipynb")
     write(tmp_path / "eve/03_x.ipynb")
-    write(tmp_path / "eve/.ipynb_checkpoints/03_x-checkpoint.ipynb")
     (tmp_path / "leo").mkdir()
     (tmp_path / "leo/03_splitting.py").write_text("x = 1")
     found = by_name(tmp_path)
@@ -268,16 +272,9 @@ def test_nothing_but_an_ordinary_file_is_opened(tmp_path):
     held, others = by_name(tmp_path)["ada"]
     assert held == []
     for name, why in others.items():
-        expected = {
-            "1": "not an ordinary",
-            "2": "a link",
-            "3": "a link",
-            "6": ".py",
-            "7": "not an ordinary",
-            "8": "not an ordinary",
-            "o": "a link",
-        }
-        assert expected[Path(name).name[1]] in why, (name, why)
+        at = Path(name).name[1]
+        says = ".py" if at == "6" else "a link" if at in "23o" else "not an ordinary"
+        assert says in why, (name, why)
     assert len(others) == (7 if os.geteuid() == 0 else 6)
 
 
@@ -291,11 +288,8 @@ def test_what_cannot_be_read_is_no_verdict_and_says_what_to_do_on_the_learners_p
     row = Row(ada, [grading.one(hand_in, Limits()) for hand_in in ada.notebooks])
     pages.save([row], tmp_path)
     page = (tmp_path / "learners/ada.html").read_text(encoding="utf-8")
-    for name, says in {
-        "causal_mask": "clear its outputs",
-        "split_heads": "hand in the notebook",
-        "attention": "without a notebook",
-    }.items():
+    hints = "clear its outputs", "hand in the notebook", "without a notebook"
+    for name, says in zip(("causal_mask", "split_heads", "attention"), hints, strict=True):
         assert row.state(name) == (UNKNOWN if name != "attention" else MISSING) and says in page
 
 
@@ -360,10 +354,8 @@ def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
         write(tmp_path / f"{name}.ipynb", raw=path.read_bytes())
     write(tmp_path / "ada/04_mine.ipynb", "x = 3")
     ada, bob, eve = files.learners(tmp_path, tmp_path)
-    assert [(h.notebook, h.note[:18]) for h in ada.notebooks] == [
-        ("03", "its name says 04, "),
-        ("04", ""),
-    ]
+    assert [h.notebook for h in ada.notebooks] == ["03", "04"] and not ada.notebooks[1].note
+    assert ada.notebooks[0].note.startswith("its name says 04, ")
     assert bob.notebooks[0].note.startswith("its name has no number")
     assert (eve.notebooks[0].notebook, eve.notebooks[0].note) == ("03", "")
 
@@ -386,10 +378,7 @@ def test_a_file_that_is_exchanged_after_the_look_is_not_opened_either(tmp_path):
     path.symlink_to("/dev/zero")
     with pytest.raises(OSError):
         files.content(HandIn(path, "x", "", 0))
-    assert grading.one(HandIn(path, "x", "03", 0), Limits()).states == {
-        "split_heads": UNKNOWN,
-        "merge_heads": UNKNOWN,
-    }
+    assert {*grading.one(HandIn(path, "x", "03", 0), Limits()).states.values()} == {UNKNOWN}
 
 
 def test_no_notebook_has_to_search_the_machine_for_fonts(tmp_path, monkeypatch):
@@ -437,7 +426,6 @@ def behind(tmp_path, monkeypatch):
     return run
 
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is held open")
 bubblewrap = pytest.mark.skipif(
     sandbox.command("/tmp")[:1] != ["bwrap"], reason="needs bubblewrap, which only Linux has"
 )
@@ -512,33 +500,25 @@ while not os.path.exists(work + "/alive"): pass
     pytest.fail("what the notebook started still writes")
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "import time\nfor i in range(99):\n  open(f'{work}/{i}', 'wb').write(b'x' * 10**6)\n"
-        "time.sleep(600)",
-        "import time\nfor i in range(700): open(f'{work}/{i}', 'w')\ntime.sleep(600)",
-        "import time\nos.makedirs(work + '/a' * 500)\nopen(work + '/a' * 500 + 'f', 'wb')"
-        ".write(b'x' * 10**7)\ntime.sleep(600)",
-        pytest.param(
-            "import time\nf = open(work + '/a', 'wb')\nos.unlink(work + '/a')\n"
-            "f.write(b'x' * 10**7)\ntime.sleep(600)",
-            marks=ON_LINUX,
-        ),
-        pytest.param(
-            "import time\nf = os.memfd_create('a')\nif os.fork() == 0:\n"
-            "  os.write(f, b'x' * 10**7)\n  time.sleep(600)\ntime.sleep(600)",
-            marks=ON_LINUX,
-        ),
-    ],
-    ids=["large", "many", "deep", "nameless", "in memory"],
-)
-def test_the_disk_is_limited_in_all(behind, program, monkeypatch):
+FILLS = {
+    "large": "for i in range(99): open(f'{work}/{i}', 'wb').write(b'x' * 10**6)",
+    "many": "for i in range(700): open(f'{work}/{i}', 'w')",
+    "deep": "d = work + '/a' * 500\nos.makedirs(d)\nopen(d + 'f', 'wb').write(b'x' * 10**7)",
+    "nameless": "f = open(work + '/a', 'wb')\nos.unlink(f.name)\nf.write(b'x' * 10**7)",
+    "in memory": "f = os.memfd_create('a')\nif os.fork() == 0: os.write(f, b'x' * 10**7)",
+}
+
+
+@pytest.mark.parametrize("how", FILLS)
+def test_the_disk_is_limited_in_all(behind, how, monkeypatch):
+    if how in ("nameless", "in memory") and sys.platform != "linux":
+        pytest.skip("only Linux says what is held open")
     monkeypatch.setattr(sandbox, "MOST_FILES", 600)
-    assert behind(program, disk_mb=5).note == "stopped: more than 5 MB on the disk"
+    note = behind(f"import time\n{FILLS[how]}\ntime.sleep(600)", disk_mb=5).note
+    assert note == "stopped: more than 5 MB on the disk"
 
 
-@ON_LINUX
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what was started")
 def test_processes_are_counted(behind, monkeypatch):
     monkeypatch.setattr(sandbox, "MOST_PROCESSES", 7)
     program = "import time\nfor _ in range(3): os.fork()\ntime.sleep(600)"
@@ -593,24 +573,17 @@ def test_whatever_reaches_outside_is_refused_and_its_own_folder_is_not(tmp_path)
         if (child := os.fork()) == 0:
             said, names = [], {"os": os, "shutil": shutil, "socket": socket, "sys": sys}
             names |= {"subprocess": subprocess, "mine": str(tmp_path / "work/file")}
+            names |= {"there": str(tmp_path / "other/file"), "free": str(tmp_path / "work/free")}
             with suppress(BaseException):
                 sandboxed._guard(str(tmp_path / "work"))
                 for event, call in [*REFUSED.items(), *OUTSIDE.items()]:
                     try:
-                        eval(
-                            call.format("there"),
-                            names
-                            | {
-                                "there": str(tmp_path / "other/file"),
-                                "free": str(tmp_path / "work/free"),
-                            },
-                        )
+                        eval(call.format("there"), names.copy())
                         said.append(event)
-                    except PermissionError as error:
-                        if event not in str(error) and "may not write" not in str(error):
-                            said.append(f"{event}: {error}")
                     except OSError as error:
-                        said.append(f"{event}: {error}")
+                        refused = event in str(error) or "may not write" in str(error)
+                        if not (refused and isinstance(error, PermissionError)):
+                            said.append(f"{event}: {error}")
             json.dump(said, told)
             told.flush()
             os._exit(0)
@@ -663,9 +636,8 @@ os.write(report, json.dumps(told).encode())
 def test_every_learner_gets_the_processor_and_no_secrets(behind, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "secret")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    env = json.loads(
-        behind("import json; os.write(report, json.dumps(dict(os.environ)).encode())").report
-    )
+    says = "import json; os.write(report, json.dumps(dict(os.environ)).encode())"
+    env = json.loads(behind(says).report)
     assert env["CUDA_VISIBLE_DEVICES"] == "" and env["OMP_NUM_THREADS"] == "1"
     assert "secret" not in str(env)
 
@@ -673,28 +645,26 @@ def test_every_learner_gets_the_processor_and_no_secrets(behind, monkeypatch):
 # --- what is a notebook -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("raw", "why"),
-    [
-        (b"\xef\xbb\xbf" + notebook("x = 1"), ""),  # saved with a byte-order mark: read
-        (notebook("x = 'é'").replace(b"\\u00e9", b"\xe9"), "not saved as UTF-8"),
-        (notebook("x").decode().encode("utf-16"), "UTF-16"),
-        (b'{"cells": [', "cut off (line 1)"),
-        (b"", "cut off"),
-        (b"[" * 200_000, "RecursionError"),
-        (b'{"cells": 3}', "not a notebook"),
-        (b'{"cells": [{"cell_type": "code"}]}', "not a notebook"),
-        (b'{"worksheets": [{"cells": []}]}', "not a notebook"),
-        (b"9" * 10_000, "not a notebook"),
-        (b"null", "not a notebook"),
-        (notebook(), "no code in it"),
-        (notebook("  \n"), "no code in it"),
+UNREADABLE = {
+    "": [b"\xef\xbb\xbf" + notebook("x = 1")],  # saved with a byte-order mark: read
+    "not saved as UTF-8": [notebook("x = 'é'").replace(b"\\u00e9", b"\xe9")],
+    "UTF-16": [notebook("x").decode().encode("utf-16")],
+    "cut off (line 1)": [b'{"cells": [', b""],
+    "RecursionError": [b"[" * 200_000],
+    "not a notebook": [
+        *(b'{"cells": 3}', b'{"cells": [{"cell_type": "code"}]}', b"9" * 10_000, b"null"),
+        b'{"worksheets": [{"cells": []}]}',
     ],
-)
-def test_what_cannot_be_read_is_named(raw, why):
-    found = reading.read(raw)
-    assert why in found.why and bool(found.cells) == (not found.why)
-    assert not why or "hand in that file" in found.why
+    "no code in it": [notebook(), notebook("  \n")],
+}
+
+
+@pytest.mark.parametrize(("why", "raws"), UNREADABLE.items())
+def test_what_cannot_be_read_is_named(raws, why):
+    for raw in raws:
+        found = reading.read(raw)
+        assert why in found.why and bool(found.cells) == (not found.why) == (not why)
+        assert not why or "hand in that file" in found.why
 
 
 # --- what the checks say when the cells run ---------------------------------------------------
@@ -733,71 +703,81 @@ def judge(tmp_path):
     return judged
 
 
-def test_a_slip_is_named_with_its_words_and_its_code(judge):
-    name = "attention_scores"
-    made = judge(FIRST, NO_SCALE, ASK_SCORES, names=[name])
-    assert (made.states, made.slips) == ({name: TRIED}, {name: ["no_scale"]})
-    assert made.code == {name: NO_SCALE} and "not right yet" in made.words[name]
-
-
 BODY = SOLUTIONS["split_heads"].split(":", 1)[1]
 RIGHT = SOLUTIONS["split_heads"]
-TWO = RIGHT.replace("split_heads", "two", 1)
+MINE = RIGHT.replace("split_heads", "mine", 1)
+
+
+# Cells, of which the one that is shown first begins with a star.
+FORMS = [
+    ["*if True:\n    " + RIGHT.replace("\n", "\n    ")],
+    [
+        f"from typing import Any\ndef f(x, n):{BODY.replace('n_heads', 'n')}",
+        "*split_heads: Any = f",
+    ],
+    ["*split_heads = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)"],
+    [f"*def kept(f):\n    return lambda *a: f(*a)\n\n\n@kept\n{RIGHT}"],
+    [f"%%writefile mine.py\n{RIGHT}", "*from mine import split_heads"],
+    [f"*%%time\n{RIGHT}"],
+    [
+        "class A:\n    pass",
+        f"A.two = staticmethod(lambda x, n_heads: 0)\n{RIGHT}\nA.two = split_heads",
+        "*split_heads = A.two",
+    ],
+    [MINE, "import time\ntime.sleep(600)", "*for f in [mine]:\n    check.split_heads(f)"],
+    [f"*{RIGHT}\ndef main():\n    {ASK}\nmain()"],
+    ["*check.split_heads(lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2))"],
+    ["from functools import partial", MINE, "*check.split_heads(partial(mine))"],
+    [f"*{MINE}", "check.split_heads(mine)"],
+    [
+        f"*{RIGHT}",
+        *("while True: pass", "import threading\nthreading.Lock().acquire()", "1 / 0", "input()"),
+        *("import os; os._exit(0)", "x = torch.ones(10 * 2**40)", "%%bash\nls", ASK),
+    ],
+    [
+        "REG = {}",
+        "def register(f):\n    REG['it'] = f\n    return f",
+        f"@register\n{MINE}",
+        "*split_heads = REG['it']",
+    ],
+    ["fs = []", MINE, "_ = fs.append(mine)", "*split_heads = fs[0]"],
+    [
+        "def add(box, f):\n    box['f'] = f",
+        *("REG = {}", MINE, "add(REG, mine)"),
+        "*def split_heads(x, n_heads):\n    return REG['f'](x, n_heads)",
+    ],
+    [
+        "def setup():\n    global AXES\n    AXES = (0, 2, 1, 3)",
+        "setup()",
+        "*def split_heads(x, n):\n    return x.unflatten(-1, (n, -1)).permute(AXES)",
+    ],
+    [
+        "async def f():\n    return 1",
+        "AX = await f()",
+        "*def split_heads(x, n):\n    return x.view(*x.shape[:2], n, -1).transpose(AX, 2)",
+    ],
+    [f"*if get_ipython() is not None:\n    pass\n{RIGHT}"],
+    [
+        "%time f = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)",
+        "*split_heads = f",
+    ],
+    [
+        "*from functools import singledispatch\n@singledispatch\ndef split_heads(x, n):\n    1 / 0",
+        f"@split_heads.register\ndef _(x: torch.Tensor, n_heads):{BODY}",
+    ],
+    ["net = torch.nn.Identity().eval()", f"*def split_heads(x, n_heads):\n    net(x){BODY}"],
+    ["N = 1\nN += 1", f"*def split_heads(x, n_heads):\n    assert N == 2{BODY}"],
+]
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    ("cells", "shown"),
-    [
-        (("if True:\n    " + RIGHT.replace("\n", "\n    "),), "if True"),
-        ((f"from collections.abc import Callable\ndef f(x, n):{BODY.replace('n_heads', 'n')}",
-          "split_heads: Callable = f"), "split_heads: Callable"),
-        (("split_heads = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)",), "split_heads ="),
-        ((f"def kept(f):\n    return lambda *a: f(*a)\n\n\n@kept\n{RIGHT}",), "def kept"),
-        ((f"%%writefile mine.py\n{RIGHT}", "from mine import split_heads"), "from mine"),
-        ((f"%%time\n{RIGHT}",), "%%time"),
-        (("class A:\n    pass", f"A.two = staticmethod(lambda x, n_heads: 0)\n{RIGHT}\nA.two = "
-          "split_heads", "split_heads = A.two"), "split_heads = A.two"),
-        ((f"def mine(x, n_heads):{BODY}", "import time\ntime.sleep(600)", "for f in [mine]:\n"
-          "    check.split_heads(f)"), "for f"),
-        ((f"{RIGHT}\ndef main():\n    {ASK}\nmain()",), "def split_heads"),
-        (("check.split_heads(lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2))",),
-         "check.split_heads(lambda"),
-        (("from functools import partial", f"def both(_, x, n_heads):{BODY}",
-          "check.split_heads(partial(both, 1))"), "check.split_heads("),
-        ((f"def mine(x, n_heads):{BODY}", "check.split_heads(mine)"), "def mine"),
-        ((RIGHT, "while True: pass", "import threading\nthreading.Lock().acquire()",
-          "import os; os._exit(0)", "1 / 0", "input()", "x = torch.ones(10 * 2**40)", "%%bash\nls",
-          ASK), "def split_heads"),
-        (("REG = {}", "def register(f):\n    REG['it'] = f\n    return f", f"@register\n{TWO}",
-          "split_heads = REG['it']"), "split_heads = REG"),
-        (("fs = []", f"def mine(x, n_heads):{BODY}", "_ = fs.append(mine)", "split_heads = fs[0]"),
-         "split_heads = fs"),
-        (("def add(box, f):\n    box['f'] = f", "REG = {}", f"def mine(x, n_heads):{BODY}",
-          "add(REG, mine)", "def split_heads(x, n_heads):\n    return REG['f'](x, n_heads)"),
-         "def"),
-        (("def setup():\n    global AXES\n    AXES = (0, 2, 1, 3)", "setup()",
-          "def split_heads(x, n_heads):\n    return x.unflatten(-1, (n_heads, -1)).permute(AXES)"),
-         "def split_heads"),
-        (("async def f():\n    return 1", "AX = await f()",
-          "def split_heads(x, n_heads):\n"
-          "    return x.view(*x.shape[:2], n_heads, -1).transpose(AX, 2)"), "def split_heads"),
-        ((f"if get_ipython() is not None:\n    pass\n{RIGHT}",), "if get_ipython"),
-        (("%time f = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)", "split_heads = f"),
-         "split_heads = f"),
-        (("from functools import singledispatch\n\n\n@singledispatch\ndef split_heads(x, n):\n"
-          "    raise TypeError", f"@split_heads.register\ndef _(x: torch.Tensor, n_heads):{BODY}"),
-         "from functools"),
-        (("net = torch.nn.Identity().eval()", f"def split_heads(x, n_heads):\n    net(x){BODY}"),
-         "def split"),
-        (("N = 1\nN += 1", f"def split_heads(x, n_heads):\n    assert N == 2{BODY}"), "def split"),
-    ],
-)  # fmt: skip
-def test_a_right_answer_is_found_in_whatever_form_and_company(judge, cells, shown):
+@pytest.mark.parametrize("cells", FORMS)
+def test_a_right_answer_is_found_in_whatever_form_and_company(judge, cells):
     """Checked or not; what waits, loops, raises or ends the process beside it costs nothing."""
-    made = judge(FIRST, *cells, seconds=20)
+    [shown] = [cell[1:] for cell in cells if cell[0] == "*"]
+    made = judge(FIRST, *(cell.removeprefix("*") for cell in cells), seconds=20)
     assert made.states["split_heads"] == DONE, made
-    assert made.code["split_heads"].startswith(shown), made
+    assert made.code["split_heads"].startswith(shown[:20]), made
 
 
 def test_methods_that_a_decorator_adds_are_part_of_the_class(judge):
@@ -828,35 +808,38 @@ FROM_A_FRAME = """def split_heads(x, n):
 UNSEEN = "globals()['fou' + 'nd'] = __import__('mha_lesson').split_heads"
 
 
+PIECES = "getattr(vars(getattr(torch, 's' + 'ys'))['mod' + 'ules']['mha_' + 'course.check'], {})"
+KEPT = """import mha_lesson
+for f in (vars(mha_lesson)['split' + '_heads'], print):
+    kept = f(torch.zeros(1, 2, 6), 3)
+    1 / 0"""
+COMPILED = "import mha_lesson as m\nf = torch.compile(m.split_heads, backend='eager')"
+ASKS = [  # what is said of it, and the cells
+    ("package's", "import mha_lesson as m\nsplit_heads = lambda x, n: m.split_heads(x, n)"),
+    ("the package's own", "from mha_lesson import split_heads as f", GIVES.format("f")),
+    ("the check", "from mha_course import check as c", GIVES.format("c.split_heads.right")),
+    ("uses sys", "import sys", GIVES.format("sys.modules['mha_lesson'].split_heads")),
+    ("uses sys", GIVES.format("torch.sys.modules['mha_lesson'].split_heads")),
+    ("the check's own", GIVES.format(PIECES.format("'split_' + 'heads'") + ".right")),
+    (
+        "uses importlib",
+        "from importlib import import_module as get\nm = get('mha_lesson')",
+        GIVES.format("m.split_heads"),
+    ),
+    ("uses", FROM_A_FRAME),
+    ("uses", FROM_A_FILE),
+    ("uses exec", f"exec({RIGHT!r})"),
+    ("uses", UNSEEN, GIVES.format("found")),
+    ("the package's own", KEPT, f"def split_heads(x, n_heads):\n    kept{BODY}"),
+    # It imports PyTorch's compiler.
+    pytest.param(("the package's own", COMPILED, GIVES.format("f")), marks=pytest.mark.long),
+]
+
+
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize(
-    ("cells", "why"),
-    [
-        (("import mha_lesson as m\nsplit_heads = lambda x, n: m.split_heads(x, n)",), "package's"),
-        (("from mha_lesson import split_heads as f", GIVES.format("f")), "the package's own"),
-        (("from mha_course import check as c", GIVES.format("c.split_heads.right")), "the check"),
-        (("import sys", GIVES.format("sys.modules['mha_lesson'].split_heads")), "uses sys"),
-        ((GIVES.format("torch.sys.modules['mha_lesson'].split_heads"),), "uses sys"),
-        ((GIVES.format("getattr(vars(getattr(torch, 's' + 'ys'))['mod' + 'ules']['mha_' + "
-                       "'course.check'], 'split_' + 'heads').right"),), "the check's own"),
-        (("from importlib import import_module as get\nm = get('mha_lesson')",
-          GIVES.format("m.split_heads")), "uses importlib"),
-        ((FROM_A_FRAME,), "uses"),
-        ((FROM_A_FILE,), "uses"),
-        ((f"exec({RIGHT!r})",), "uses exec"),
-        ((UNSEEN, GIVES.format("found")), "uses"),
-        (("import mha_lesson\nfor f in (vars(mha_lesson)['split' + '_heads'], print):\n"
-          "    kept = f(torch.zeros(1, 2, 6), 3)\n    1 / 0",
-          f"def split_heads(x, n_heads):\n    kept{BODY}"), "the package's own"),
-        pytest.param(  # it imports PyTorch's compiler
-            ("import mha_lesson as m\nf = torch.compile(m.split_heads, backend='eager')",
-             GIVES.format("f")), "the package's own", marks=pytest.mark.long,
-        ),
-    ],
-    ids=["attribute", "other name", "check", "modules", "through torch", "spelt in pieces",
-         "importlib", "frame", "file", "exec", "beside what is shown", "beforehand", "compiled"],
-)  # fmt: skip
-def test_a_right_answer_that_asks_the_package_is_no_tick(judge, cells, why):
+@pytest.mark.parametrize("case", ASKS)
+def test_a_right_answer_that_asks_the_package_is_no_tick(judge, case):
+    why, *cells = case
     made = judge(FIRST, *cells)
     assert made.states["split_heads"] == UNKNOWN and why in made.words["split_heads"]
 
@@ -947,26 +930,16 @@ def test_a_cell_that_stops_is_reported_with_its_error_and_costs_no_other(judge, 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("while True: pass", "interrupted before it returned"),
+        ("pass", "interrupted before it returned"),
         ("import time; time.sleep(99)", "interrupted before it returned"),
-        (
-            "while True:\n        try: __import__('time').sleep(9)\n"
-            "        except BaseException: pass",
-            sandboxed.LATE,
-        ),
+        ("try: __import__('time').sleep(9)\n        except BaseException: pass", sandboxed.LATE),
     ],
 )
 def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
     """By the processor's seconds and by the clock, which runs slower on a busy machine."""
-    endless = f"def merge_heads(x):\n    {body}"
-    made = judge(
-        FIRST,
-        endless,
-        "check.merge_heads(merge_heads)",
-        *solved("split_heads"),
-        seconds=0.5,
-        names=["merge_heads", "split_heads"],
-    )
+    endless = f"def merge_heads(x):\n    while True:\n        {body}"
+    names = ["merge_heads", "split_heads"]
+    made = judge(FIRST, endless, *solved("split_heads"), seconds=0.5, names=names)
     assert made.states == {"merge_heads": TRIED, "split_heads": DONE}
     # On a busy machine the clock may run out before the answer itself begins.
     found = made.words["merge_heads"]
@@ -975,15 +948,8 @@ def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
 
 # --- whole notebooks --------------------------------------------------------------------------
 
-FORGED = {
-    "name": "split_heads",
-    "state": "done",
-    "slips": [],
-    "words": "passed",
-    "cells": [0],
-    "code": "<script>",
-    "end": True,
-}
+FORGED = {"name": "split_heads", "state": "done", "slips": [], "words": "passed", "cells": [0]}
+FORGED |= {"code": "<script>", "end": True}
 WRITES_LINES = f"""
 import json, os
 def write(*_):
@@ -1019,21 +985,13 @@ FORGERS = [
     (WRITES_LINES, "def split_heads(x, n_heads):\n    write()"),
     (WRITES_LINES, "@write\ndef split_heads(x, n_heads):\n    return x"),
     (WRITES_LINES, "class A:\n    write()\nsplit_heads = A", "import os\nos._exit(0)"),
-    (
-        "torch.equal = torch.allclose = lambda *_: True",
-        "torch.Tensor.__eq__ = torch.equal",
-        DIRECT_VIEW,
-    ),
+    ("torch.equal = torch.allclose = torch.Tensor.__eq__ = lambda *_: True", DIRECT_VIEW),
     ("check.split_heads = lambda f: check.Report('split_heads', True)", DIRECT_VIEW, ASK),
     ("class check:\n    def split_heads(f):\n        print('right.')", DIRECT_VIEW, ASK),
     (PATCHES, "patch()", DIRECT_VIEW, ASK),
     (PATCHES, "def split_heads(x, n_heads):\n    patch()\n    return x"),
     (PATCHES, f"def patched(f):\n    patch()\n    return f\n\n\n@patched\n{DIRECT_VIEW}"),
-    (
-        "import json\njson.dump({'split_heads': 'done'}, open('.progress.json', 'w'))",
-        "open('.copied.json', 'w').write('{}')",
-        "print(check.progress())",
-    ),
+    ("import json\njson.dump({'split_heads': 'done'}, open('.progress.json', 'w'))",),
     ("import sys\nsys.modules['mha_course.classroom.values'] = sys", DIRECT_VIEW),
     (RIGHT, DIRECT_VIEW, "check.split_heads.right = split_heads", ASK),
 ]
@@ -1054,10 +1012,7 @@ def test_a_verdict_without_the_password_counts_for_nothing(judge):
 
 def test_a_tick_counts_with_its_values_and_with_a_cell_of_the_file():
     cells = [RIGHT, "2"]
-    packed, _ = values.pack(
-        check.split_heads, lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)
-    )
-    others, _ = values.pack(check.merge_heads, lambda x: x.transpose(1, 2).flatten(2))
+    packed, others = (values.pack(e, e.right)[0] for e in (check.split_heads, check.merge_heads))
     for told, state in [
         ({"candidate": 0, "values": packed}, DONE),
         ({"candidate": 0}, TRIED),
@@ -1074,10 +1029,8 @@ def test_a_tick_counts_with_its_values_and_with_a_cell_of_the_file():
         grading._take(made, Outcome("", 1.0, line), cells)
         assert made.states == {"split_heads": state}
         assert made.code["split_heads"] == ("" if state == UNKNOWN else RIGHT.rstrip("\n"))
-        assert state == DONE or made.words["split_heads"] in (
-            grading.NOWHERE,
-            grading.NOT_ITS_VALUES,
-        )
+        says = {DONE: "passed", TRIED: grading.NOT_ITS_VALUES, UNKNOWN: grading.NOWHERE}
+        assert made.words["split_heads"] == says[state]
 
 
 @pytest.mark.parametrize("name", SOLUTIONS)
@@ -1263,9 +1216,8 @@ def test_guesses_are_counted_by_choice_and_once_for_each_learner():
     said = {"ada": "8", "bob": "32", "eve": "8"}
     made = [row(name, guesses={"scaling_sharp": label}) for name, label in said.items()]
     made[0].submissions *= 2
-    assert pages.guesses(made) == {
-        "scaling_sharp": {"8": 2, "32": 1, "256": 0, "at none of them": 0}
-    }
+    counts = {"8": 2, "32": 1, "256": 0, "at none of them": 0}
+    assert pages.guesses(made) == {"scaling_sharp": counts}
     page = class_page(made)
     asked = questions()["scaling_sharp"]
     shown = [prose(text) for text in (asked.asks, *(c.says for c in asked.choices.values()))]
@@ -1275,9 +1227,8 @@ def test_guesses_are_counted_by_choice_and_once_for_each_learner():
 def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
     (tmp_path / "week.txt").write_text("4, 6\nsilence\n")
     names = classroom.assigned(str(tmp_path / "week.txt"))
-    assert (
-        names == classroom.assigned("silence,6 4") == ("count_parameters", "merge_heads", "silence")
-    )
+    assert names == ("count_parameters", "merge_heads", "silence")
+    assert names == classroom.assigned("silence,6 4")
     made = row("ada", states={"split_heads": DONE, "merge_heads": DONE, "silence": TRIED})
     made.names = names
     pages.save([made], tmp_path)
@@ -1292,6 +1243,7 @@ def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
     assert made.notes == ["04.ipynb: not assigned"] and not made.submissions
     assert not (tmp_path / grading.RESULTS).exists()
     assert classroom.assigned("01-03,5") == classroom.assigned("1 2;3\n05")
+    assert final_test.books("1-3; 05") == ["01", "02", "03", "05"]
 
 
 def test_what_came_late_and_what_is_new_are_marked(tmp_path, monkeypatch, capsys):
@@ -1347,39 +1299,35 @@ def test_what_shows_a_tick_and_gets_none_is_named_with_both(tmp_path, monkeypatc
         path = write(tmp_path / f"{name}.ipynb", raw=raw)
         made.append(Row(Learner(name), [grading.one(HandIn(path, name, "03", 0), Limits())]))
     [look] = pages.looks(made)
-    assert (look.exercise, look.why, [*look.answers]) == (
-        "split_heads",
-        review.SHOWS_RIGHT,
-        ["ada"],
-    )
+    assert (look.exercise, look.why) == ("split_heads", review.SHOWS_RIGHT)
+    assert [*look.answers] == ["ada"]
     for part in (DIRECT_VIEW, "Shown:\nsplit_heads: right.", "Judged:\ncut"):
         assert part in look.answers["ada"]
 
 
-@pytest.mark.parametrize(
-    ("cell", "patched"),
-    [
-        ("check.split_heads = lambda f: print('right.')", True),
-        ("from mha_course import check as c\nc.split_heads.right = 1", True),
-        ("class check:\n    pass", True),
-        ("del check.split_heads", True),
-        ("import sys\nsys.modules['mha_course.engine.judge']._judged = 1", True),
-        ("from mha_course.engine import judge", True),
-        (ASK, False),
-        ("report = check.split_heads(split_heads)", False),
-        ("check.progress(keep=False)", False),
-        ("@check.split_heads.step\ndef cut(x, h):\n    a = x\n    'So.'", False),
-        ("from mha_course import check, explore", False),
-    ],
-)
-def test_a_check_that_is_changed_is_named(cell, patched):
-    cells = ["from mha_course import check as c", cell]
+PATCHED = [
+    "check.split_heads = lambda f: print('right.')",
+    "from mha_course import check as c\nc.split_heads.right = 1",
+    "class check:\n    pass",
+    "del check.split_heads",
+    "import sys\nsys.modules['mha_course.engine.judge']._judged = 1",
+    "from mha_course.engine import judge",
+]
+HARMLESS = f"""{ASK}\nreport = {ASK}\ncheck.progress(keep=False)
+B, T = x.shape\nmade()[0] = 1
+@check.split_heads.step\ndef cut(x, h):\n    a = x\n    'So.'
+from mha_course import check, explore"""
+
+
+@pytest.mark.parametrize("cell", [*PATCHED, HARMLESS])
+def test_a_check_that_is_changed_is_named(cell):
     made = Submission("x.ipynb", "03")
+    own = "from mha_course import check\nfrom mha_course import check as c"
+    cells, patched = [own, cell], cell in PATCHED
     grading._take(made, Outcome("", 1.0, b'{"end": true}'), cells)
     assert made.patches == cell * patched
-    assert [look.why for look in pages.looks([Row(Learner("ada"), [made])])] == (
-        [review.PATCHED] * patched
-    )
+    found = [look.why for look in pages.looks([Row(Learner("ada"), [made])])]
+    assert found == [review.PATCHED] * patched
 
 
 def test_equal_files_are_named_if_somebody_has_worked_in_them():
@@ -1397,19 +1345,11 @@ def test_answers_are_alike_whatever_their_own_names_are_and_not_if_torchs_differ
 
 
 def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
-    code = "def split_heads(x): return '</code><script>alert(1)</script>'"
+    name = "split_heads"
+    code = {name: "def split_heads(x): return '</code><script>alert(1)</script>'"}
     made = [
-        row(
-            "=HYPERLINK(1)",
-            states={"split_heads": TRIED},
-            code={"split_heads": code},
-            words={"split_heads": "@SUM(1) <b>"},
-        ),
-        row(
-            "<img src=x>" + "a long name " * 5,
-            states={"split_heads": DONE},
-            code={"split_heads": code},
-        ),
+        row("=HYPERLINK(1)", states={name: TRIED}, code=code, words={name: "@SUM(1) <b>"}),
+        row("<img src=x>" + "a long name " * 5, states={name: DONE}, code=code),
         row("<IMG_src=x>", note="<i>"),
     ]
     pages.save(made, tmp_path)
@@ -1462,10 +1402,8 @@ def test_a_submission_can_say_anything(said, tail):
 
 
 def test_a_report_can_be_saved_whatever_a_notebook_says_of_its_slips(tmp_path):
-    said = json.dumps(
-        {"name": "attention_scores", "state": "tried", "slips": ["\ud800"], "cells": [0]}
-    )
-    row = Row(Learner("eve"), [Submission("x.ipynb", "01")])
-    grading._take(row.submissions[0], Outcome("", 1.0, said.encode()), ["1"])
-    pages.save([row], tmp_path)
+    said = json.dumps({**FORGED, "state": "tried", "slips": ["\ud800"]}).encode()
+    eve = row("eve")
+    grading._take(eve.submissions[0], Outcome("", 1.0, said), ["1"])
+    pages.save([eve], tmp_path)
     assert "�" in (tmp_path / "answers.csv").read_text("utf-8-sig")

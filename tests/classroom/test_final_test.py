@@ -87,11 +87,7 @@ def test_what_is_handed_in_is_judged_by_the_line_that_it_prints(tmp_path, capsys
     out = tmp_path / "report"
     rows = command.main([str(tmp_path / "in"), "--test", secret, "--out", str(out)])
     states = {row.learner.name: [row.state(name) for name in (first, second)] for row in rows}
-    assert states == {
-        "ada": [DONE, DONE],
-        "bob": [TRIED, DONE],
-        "leo": [OPEN, OPEN],
-    }
+    assert states == {"ada": [DONE, DONE], "bob": [TRIED, DONE], "leo": [OPEN, OPEN]}
     assert first in (out / "index.html").read_text("utf-8")
     assert "ada&#39;s" in (out / "words.html").read_text("utf-8")
     assert "2 answers" not in capsys.readouterr().out.splitlines()[-1]

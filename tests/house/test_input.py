@@ -19,7 +19,7 @@ classroom --disk | -5; 1,5
 classroom --jobs | 0; 1.5; two
 classroom --test | nowhere; .
 classroom --roster | nowhere.csv; nobody.csv; twice.csv
-test --notebooks | 6-1; 01-99; six; 01-; 1-3; 01,03; 01-03-05
+test --notebooks | 6-1; 01-99; 0-9999999999; six; 01-; 01-03-05
 test --seed | -1; 1e3; 1.5; seven
 test --bank | nowhere.toml; wrong.toml; noted.toml; short.toml
 worksheets --seed | x; 1.5; 1-3
