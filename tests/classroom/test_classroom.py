@@ -426,11 +426,6 @@ def behind(tmp_path, monkeypatch):
     return run
 
 
-bubblewrap = pytest.mark.skipif(
-    sandbox.command("/tmp")[:1] != ["bwrap"], reason="needs bubblewrap, which only Linux has"
-)
-
-
 def test_all_reports_arrive_and_so_does_the_end(behind):
     ended = behind("os.write(report, b'one'); os.write(report, b'two')")
     assert (ended.note, ended.report) == ("", b"onetwo")
@@ -598,7 +593,7 @@ def test_an_interrupted_run_ends_at_once(behind):
     assert behind("while True: pass", stop).note == "interrupted"
 
 
-@bubblewrap
+@pytest.mark.skipif(sandbox.strongest() != "bubblewrap", reason="needs bubblewrap")
 def test_nothing_of_the_machine_is_within_reach(behind, tmp_path):
     """Native code asks no audit hook: only the system's sandbox holds it."""
     outside = tmp_path / "outside.txt"
@@ -757,10 +752,7 @@ FORMS = [
         "*def split_heads(x, n):\n    return x.view(*x.shape[:2], n, -1).transpose(AX, 2)",
     ],
     [f"*if get_ipython() is not None:\n    pass\n{RIGHT}"],
-    [
-        "%time f = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)",
-        "*split_heads = f",
-    ],
+    ["%time f = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)", "*split_heads = f"],
     [
         "*from functools import singledispatch\n@singledispatch\ndef split_heads(x, n):\n    1 / 0",
         f"@split_heads.register\ndef _(x: torch.Tensor, n_heads):{BODY}",
