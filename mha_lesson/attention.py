@@ -1,12 +1,12 @@
 """Multi-head attention, the subject of the course. To be read from the top:
 
-1. `textbook_attention`, the formula line by line: it needs nothing but PyTorch;
+1. `textbook_attention`, the formula line by line, in nothing but PyTorch;
 2. `scaled_dot_product_attention`, the same for everyday use, with the weights or without;
 3. `split_heads` and `merge_heads`, by which all heads are computed at once;
 4. `MultiHeadAttention`, the module: its `forward` is project, split, attend, merge, W^O.
 
 Around it stand `masks`; `refusals` of what does not fit; `execution`, for types, precision and
-speed; `conversion` of other classes' weights; `decoding`, the same for a model that writes.
+speed; `conversion` of other classes' weights; `decoding`, grouped heads with a cache.
 
 Axis letters, here and everywhere: B sequences in a batch, T tokens (T_q queries, T_k keys),
 h heads of d_k dimensions each, d_model dimensions of a token.
@@ -85,7 +85,7 @@ def scaled_dot_product_attention(
     Returns:
         The context (…, T_q, d_v), and with `return_weights` the weights used, (…, T_q, T_k).
         A query whose every key is blocked has zeros in both. A NaN in a key makes the rows NaN
-        whose mask blocks it, as in PyTorch, but not in the textbook's lines.
+        whose mask blocks it, too (NaN + −∞ is NaN); the textbook's lines overwrite that score.
 
     Raises:
         TypeError, ValueError: an argument does not fit; the sentence says which and why.
@@ -99,24 +99,24 @@ def attend(
     q: Q, k: K, v: V, mask: Mask | None, causal: bool, dropout: float, explicit: bool
 ) -> tuple[Context, Weights | None]:
     """The context, and the weights (None unless explicit), of inputs that fit."""
-    if causal and (explicit or mask is not None):  # causal alone: the kernel does it
+    if causal and (explicit or mask is not None):  # else the kernel blocks what comes later
         mask, causal = with_future(mask, k), False
-    mask, blocked_rows = opened(mask, q.ndim)  # as in the textbook
+    mask, blocked_rows = opened(mask, q.ndim)  # a row without a key sees all, and is 0 below
     if explicit:
         weights = zeroed(attention_weights(q, k, mask), blocked_rows)
         weights = F.dropout(weights, dropout) if dropout else weights
         context = weights @ v
-    else:  # PyTorch's kernel, whose True means keep: it gets −∞ where blocked
+    else:  # PyTorch's kernel, whose True would mean keep: it gets −∞ where blocked
         weights, bias = None, as_bias(mask, q.dtype)
         context = F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=causal
         )
-    return zeroed(context, blocked_rows), weights  # 0 · NaN is NaN: the context, too
+    return zeroed(context, blocked_rows), weights  # after `weights @ v` too: 0 · NaN is NaN
 
 
 @execution.in_full_precision_piece_by_piece
 def attention_weights(q: Q, k: K, mask: Mask | None) -> Weights:
-    """softmax(Q Kᵀ / √d_k); the mask leaves each row a key."""
+    """softmax(Q Kᵀ / √d_k); the mask must leave every row a key."""
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (…, T_q, T_k)
     bias = as_bias(mask, scores.dtype)  # −∞ where blocked
     return (scores if bias is None else scores + bias).softmax(dim=-1)
@@ -128,11 +128,11 @@ def attention_weights(q: Q, k: K, mask: Mask | None) -> Weights:
 def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B {n_heads} T d_k"]:
     """Cuts the last axis into h heads and moves them before the tokens, without a copy.
 
-    In x, (B, T, h·d_k), the heads lie side by side, head 0 first; in the view, (B, h, T, d_k),
-    a product of (T, d_k) takes each head by itself.
+    In x, (B, T, h·d_k), the heads lie side by side, head 0 first. Of the view, (B, h, T, d_k), a
+    product takes the last two axes, so each head by itself.
 
     Raises:
-        TypeError, ValueError: `x` has not three axes, or h does not divide the last one.
+        TypeError, ValueError: `x` does not have three axes, or h does not divide the last one.
     """
     refusals.require_split(x, n_heads)
     B, T, width = x.shape
@@ -140,10 +140,10 @@ def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B
 
 
 def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
-    """Undoes `split_heads`: lays the heads side by side, the paper's concatenation.
+    """Undoes `split_heads`: copies the heads side by side, the paper's concatenation.
 
     Raises:
-        TypeError, ValueError: `x` has not four axes.
+        TypeError, ValueError: `x` does not have four axes.
     """
     refusals.require_heads(x)
     return x.permute(0, 2, 1, 3).flatten(2)  # (B, T, h, d_k) -> (B, T, h·d_k)
@@ -155,12 +155,12 @@ def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
 class MultiHeadAttention(Convertible, nn.Module):
     """Concat(head_1, …, head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    Head by head it is the textbook's formula; `forward` computes all heads at once:
+    Head by head (here without biases and dropout); `forward` computes all heads at once:
 
         heads = [textbook_attention(x @ W_q[i], x @ W_k[i], x @ W_v[i], mask)[0] for i in range(h)]
         output = torch.cat(heads, dim=-1) @ W_o
 
-    How it is called (`mha(query, key, value)` takes other tokens for each role):
+    How it is called (`mha(query, key, value)` may get other tokens for each role):
 
         mha = MultiHeadAttention(512, 8)  # one layer, w_qkv, holds W^Q, W^K, W^V of all heads
         output = mha(x)  # self-attention: (B, T, 512) gives (B, T, 512)
@@ -230,14 +230,14 @@ class MultiHeadAttention(Convertible, nn.Module):
         causal: bool = False,
         return_weights: bool = False,
     ) -> Tokens | tuple[Tokens, HeadWeights]:
-        """Lets every token of `query` gather from the tokens of `value`, h times side by side.
+        """Gives every token of `query`, head by head, a weighted mean of the projected `value`.
 
         Args:
             query: (B, T_q, d_model), or (T_q, d_model) for one sequence.
             key: (B, T_k, d_model); `query` if None.
             value: (B, T_k, d_model); `key` if None.
-            mask: as in `scaled_dot_product_attention`. Two axes are never (B, T_k), even where
-                B = T_q, nor three (h, T_q, T_k): padding has four, as `padding_mask` makes them.
+            mask: as in `scaled_dot_product_attention`: two axes are always (T_q, T_k), three
+                (B, T_q, T_k). Padding has four, (B, 1, 1, T_k), as `padding_mask` makes them.
             causal: also block every key after the query's own position (T_q = T_k).
             return_weights: also return every head's weights, not averaged. Only this path has
                 second and forward-mode derivatives (a gradient penalty, jvp), not the fused one.
@@ -255,7 +255,7 @@ class MultiHeadAttention(Convertible, nn.Module):
         q, k, v = self._project(*execution.as_batch(query, key, value))  # (B, h, T, d_k) each
         dropout = self.dropout if self.training else 0.0
         context, weights = attend(q, k, v, mask, causal, dropout, return_weights)
-        del q, k, v  # their memory is free before W^O asks for more
+        del q, k, v  # without a gradient their memory is free before W^O asks for more
         context = merge_heads(context)  # (B, h, T_q, d_k) -> (B, T_q, h·d_k)
         output = self.w_o(context)  # (B, T_q, d_model)
         require_output("w_o", output, context, self.d_model)

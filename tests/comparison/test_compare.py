@@ -208,19 +208,19 @@ def numbers(x):
     }
 
 
-NOTHING, WEIGHTS = {}, ({}, {"need_weights": False}, {"average_attn_weights": False})
+NOTHING, GIVEN_WEIGHTS = {}, ({}, {"need_weights": False}, {"average_attn_weights": False})
 WAYS = [  # of the package's class, and of PyTorch's, which mixes no kinds of masks
     *product(
         ["own"], (NOTHING, later, padded), ({}, {"causal": True}), ({}, {"return_weights": True})
     ),
-    *product(["torch"], (NOTHING, padded), (NOTHING, later), WEIGHTS),
+    *product(["torch"], (NOTHING, padded), (NOTHING, later), GIVEN_WEIGHTS),
     *product(
         ["torch"],
         (NOTHING, padded),
         (later,),
         ({"is_causal": True}, {"is_causal": True, "need_weights": False}),
     ),
-    *product(["torch"], (numbers,), (NOTHING,), WEIGHTS),
+    *product(["torch"], (numbers,), (NOTHING,), GIVEN_WEIGHTS),
 ]
 
 

@@ -155,7 +155,7 @@ def test_an_inverted_mask_is_recognised_whatever_fills_a_row_that_is_blocked(fil
 @pytest.mark.long
 def test_positions_that_are_lost_are_not_called_right():
     """With a head's queries and keys turned alike, nothing turns: a class without positions."""
-    report = str(compare(bugs()["rotated_by_head"].build(24, 4, 4, 999)))
+    report = str(compare(bugs()["rotated_by_head"].build(24, 4, 4, 2048)))
     assert (
         report.startswith("RIGHT: multi-head attention, causal, takes no mask")
         and "no positions" in report
