@@ -415,7 +415,7 @@ export class Cut {
 
   read() {
     const { cursor, fields } = this.view, words = cursor ? fields[cursor[0]].says(cursor[1], cursor[2]) ?? "" : "";
-    const idle = "Press on a ribbon (by keys: arrows, Enter): the model runs on without it.";
+    const idle = "Press on a ribbon: the model runs on without it.";
     if (this.now.textContent !== (words || idle)) this.now.textContent = words || idle;
   }
 }
