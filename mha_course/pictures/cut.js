@@ -428,6 +428,6 @@ export const CUT_STYLE = `
 .mha-presses{display:flex;flex-wrap:wrap;gap:4px .5em;align-items:center}
 .mha-presses button{min-width:3em;min-height:26px;font:inherit;color:inherit;background:none;border:1px solid;
 border-radius:4px;cursor:pointer}
-.mha-note{min-height:2.9em;margin:.2em 0;max-width:120ch}
+.mha-note{min-height:1.45em;margin:.2em 0;max-width:120ch}
 @media (max-width:480px){.mha-note{min-height:7.3em}}
 `;

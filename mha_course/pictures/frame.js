@@ -7,7 +7,7 @@ import { WRITES_STYLE } from "./writes_style.js";
 const STYLE = `
 .mha-explorer,.mha-view{max-width:100%;font-size:var(--mha-small);line-height:1.45;color:var(--mha-text)}
 .mha-view{position:relative}
-.mha-explorer>.mha-lead{margin:0 0 var(--mha-s1);font-size:var(--mha-body);line-height:1.35;font-weight:600}
+.mha-explorer>.mha-lead{margin:0;font-size:var(--mha-quiet);line-height:1.35;font-weight:600}
 .mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);margin-left:-2px;padding:2px 0 2px 2px}
 .mha-bar>.mha-head{flex:1 0 100%}
 .mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(.mha-explorer){overflow:visible;
@@ -49,7 +49,7 @@ min-height:28px}
 .mha-controls label:has([type=checkbox]),.mha-explorer .mha-bar .widget-checkbox{min-width:6.6em}
 .mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit;text-overflow:ellipsis}
 .mha-controls input[type=range]{width:clamp(84px,26vw,128px)}
-@media (max-width:480px){.mha-explorer>.mha-lead{font-size:var(--mha-quiet)}
+@media (max-width:480px){
   .mha-controls{gap:0 .8em}.mha-controls label{gap:0 .4em}
   .mha-controls select{flex:1 1 12em;min-width:0}.mha-controls input[type=range]{width:84px}}
 .mha-controls input[type=checkbox]{width:18px;height:18px}

@@ -111,7 +111,7 @@ export function svgOf(view) {
   Object.assign(written, { fillStyle: view.colours.text, textAlign: "left", globalAlpha: 1 });
   for (const [text, size, bold, y] of lines) {
     written.font = `${bold ? "600 " : ""}${size}px ${view.font}`;
-    written.fillText(text, 0, y - above);
+    written.fillText(text, 0, y - above - 2);
   }
   const box = { x: -2, y: -2 - above, width, height: all };
   const page = tag("rect", { ...box, fill: `rgb(${view.colours.page})` });

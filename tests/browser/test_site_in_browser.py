@@ -176,7 +176,7 @@ def test_an_explorer_moves_and_a_cell_is_read(opened):
     canvas.scroll_into_view_if_needed()
     point = canvas.tap if page.evaluate("innerWidth") < 500 else canvas.hover
     point(position=middle(canvas, "v.fields[0]", 0, 3))
-    cell.locator(".mha-reading").filter(has_text="k3").wait_for()
+    cell.locator(".mha-reading").filter(has_text="d_k = ").wait_for()
 
 
 # Whether the whole block of the step, and the button, are within sight.
