@@ -99,19 +99,19 @@ def attend(
     q: Q, k: K, v: V, mask: Mask | None, causal: bool, dropout: float, explicit: bool
 ) -> tuple[Context, Weights | None]:
     """The context, and the weights (None unless explicit), of inputs that fit."""
-    if causal and (explicit or mask is not None):  # else the kernel blocks what comes later
+    if causal and (explicit or mask is not None):  # else the kernel blocks
         mask, causal = with_future(mask, k), False
-    mask, blocked_rows = opened(mask, q.ndim)  # a row without a key sees all, and is 0 below
+    mask, blocked_rows = opened(mask, q.ndim)  # without a key: all, then 0
     if explicit:
         weights = zeroed(attention_weights(q, k, mask), blocked_rows)
         weights = F.dropout(weights, dropout) if dropout else weights
         context = weights @ v
-    else:  # PyTorch's kernel, whose True would mean keep: it gets −∞ where blocked
+    else:  # PyTorch's kernel, whose True means keep: it gets −∞ where blocked
         weights, bias = None, as_bias(mask, q.dtype)
         context = F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=causal
         )
-    return zeroed(context, blocked_rows), weights  # after `weights @ v` too: 0 · NaN is NaN
+    return zeroed(context, blocked_rows), weights  # 0 · NaN is NaN: the context, too
 
 
 @execution.in_full_precision_piece_by_piece
