@@ -2,8 +2,9 @@
 
     python tools/readme_pictures.py
 
-Writes .github/cut.webp: a sentence, its next word cut and put back, each shown as long as its words
-take to be read, three times over. And .github/preview.png, the same after the cut, for a link.
+Writes .github/cut.webp: a sentence, one of its words cut, then one ribbon of one head, each shown
+as long as its words take to be read, three times over. And .github/preview.png, the first cut
+alone, for a link.
 """
 
 import io
