@@ -1,4 +1,4 @@
-"""Writes runs.safetensors: what notebooks 07, 11 and 12 have trained beforehand.
+"""Writes runs.safetensors: what notebooks 07 and 10 to 13 have trained beforehand.
 
     python data/make_runs.py
 

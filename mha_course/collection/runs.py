@@ -1,4 +1,4 @@
-"""What notebooks 07, 11 and 12 train beforehand: `python data/make_runs.py` keeps it in `data/`.
+"""What notebooks 07 and 10 to 13 train beforehand: `python data/make_runs.py` keeps it in `data/`.
 
 Every run has a plan: from which weights, on which batches, for how long. `load` reads what the
 plan gave; with `live=True` the model is trained now. Tables are numbers of many short runs.
@@ -211,8 +211,8 @@ def novel_ids() -> tuple[Tensor, Tensor]:
     return ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
 
 
-def _novel_batches(n_rows: int, *, seed: int) -> Iterator[Tensor]:
-    return text_batches(novel_ids()[0], n_rows, 48, seed=seed)
+def _novel_batches(n_rows: int, n_tokens: int = 48, *, seed: int) -> Iterator[Tensor]:
+    return text_batches(novel_ids()[0], n_rows, n_tokens, seed=seed)
 
 
 def _writer(
@@ -231,6 +231,78 @@ def _losses(kinds: tuple[tuple[int, int, int], ...], n_seeds: int) -> Float[Tens
     runs = _train_all(plans, f"{len(plans)} writers")
     losses = [predict_next(run.model, windows).item() for run in runs]
     return torch.tensor(losses).view(len(kinds), n_seeds)
+
+
+# ---------------------------------------------------------------- notebooks 10 and 13
+
+
+def _with_base(base: float | None, n_tokens: int, seed: int) -> Plan:
+    def fresh() -> nn.Module:
+        model = Writer(len(alphabet()))
+        model.attention.rope_base = base
+        return model
+
+    batches = partial(_novel_batches, 768 // n_tokens, n_tokens)  # as many characters each
+    return Plan(fresh, seed, batches, predict_next, 300, 1e-2)
+
+
+def _unseen_places(seeds: Sequence[int] = range(3)) -> Float[Tensor, "base kind seed quarter"]:
+    """Loss on 60 windows of 256 that none has read, in quarters."""
+    windows = novel_ids()[1][: 60 * 256].view(60, 256).to(device)
+
+    @torch.no_grad()
+    def quarters(model: nn.Module) -> Tensor:
+        losses = F.cross_entropy(model(windows)[:, :-1].mT, windows[:, 1:], reduction="none")
+        return torch.stack([part.mean() for part in losses.mean(dim=0).split(64)]).cpu()
+
+    plans = [_with_base(*kind) for kind in product((None, 100.0, 10_000.0), (64, 256), seeds)]
+    models = [run.model for run in _train_all(plans, "writers of short and of long windows")]
+    losses = torch.stack([quarters(model) for model in models]).view(3, 2, len(seeds), 4)
+    for model in models:
+        model.attention.window = 64
+    near = torch.stack([quarters(model) for model in models]).view(3, 2, len(seeds), 4)
+    return torch.cat((losses, near[:, :1]), dim=1)
+
+
+class Normed(nn.Module):
+    """Queries, keys and values of a projection, the first two normed head by head."""
+
+    def __init__(self, w_qkv: nn.Module, n_heads: int, d_k: int) -> None:
+        super().__init__()
+        self.w_qkv, self.n_heads = w_qkv, n_heads
+        self.norms = nn.ModuleList(nn.RMSNorm(d_k) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Float[Tensor, "B T d_out"]:
+        q, k, v = self.w_qkv(x).unflatten(-1, (3, self.n_heads, -1)).unbind(-3)
+        return torch.stack((self.norms[0](q), self.norms[1](k), v), dim=-3).flatten(-3)
+
+
+NORM_RATES = (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)  # learning rates
+
+
+def _normed() -> nn.Module:
+    model = Writer(len(alphabet()))
+    attention = model.attention
+    attention.w_qkv = Normed(attention.w_qkv, attention.n_heads, attention.d_k)
+    return model
+
+
+def _norms(seeds: Sequence[int] = range(10)) -> Float[Tensor, "figure kind rate seed"]:
+    windows = novel_ids()[1][: 300 * 48].view(-1, 48).to(device)
+
+    @torch.no_grad()
+    def figures(model: nn.Module) -> tuple[float, float]:
+        x = model.norms[0](model.embedding(windows))
+        last = model.attention(x, return_weights=True)[1][:, :, -1]
+        return predict_next(model, windows).item(), last.amax(dim=-1).mean().item()
+
+    plans = [
+        _writer(4, 4, 12, seed)._replace(learning_rate=rate, **start)
+        for start, rate, seed in product(({}, {"fresh": _normed}), NORM_RATES, seeds)
+    ]
+    runs = _train_all(plans, "with and without norms of q and k")
+    found = torch.tensor([figures(run.model) for run in runs])
+    return found.T.reshape(2, 2, len(NORM_RATES), len(seeds))
 
 
 # ---------------------------------------------------------------- notebook 12
@@ -375,6 +447,12 @@ TABLES: dict[str, Callable[[], Tensor]] = {
     "shared keys": partial(_losses, ((4, 4, 12), (4, 2, 12), (4, 1, 12), (1, 1, 12)), 3),
     # loss: h = 1, 2, 4, 8, 12 with d_k = 48 / h, seeds 0 and 1
     "number of heads": partial(_losses, tuple((h, h, 48 // h) for h in (1, 2, 4, 8, 12)), 2),
+    # loss: without places, base 100, base 10,000; learned from windows of 64, of 256, and of 64
+    # with a window of 64 afterwards; seeds 0 to 2; at places 0 to 63, to 127, to 191, to 254
+    "unseen places": _unseen_places,
+    # loss, and the last row's largest weight: without norms of q and k and with them;
+    # `NORM_RATES`; seeds 0 to 9
+    "normed queries and keys": _norms,
     # loss, reported, honest and in training, of `TRAINED`, seeds 0 to 4
     "fates": fates,
     # the same from Glorot's draw of the weights, seeds 0 and 1; and of two, seeds 0 to 4
