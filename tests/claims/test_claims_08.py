@@ -193,11 +193,10 @@ def test_the_longer_a_text_the_less_is_parked_and_the_less_it_tells_what_matters
         texts = [novel[start : start + length] for start in starts.tolist()]
         parked = torch.stack([heads.parking(model().encode(t).weights) for t in texts]).mean(dim=0)
         middle.append(parked.median().item())
-        if length < 1000:
-            turned = turn_without_each_head(texts)
-            agrees.append(sum(map(rank_correlation, -parked, turned)) / 6)
+        turned = turn_without_each_head(texts)
+        agrees.append(sum(map(rank_correlation, -parked, turned)) / 6)
     assert middle[0] > 0.4 > 0.25 > middle[1] > middle[2]
-    assert agrees[0] > 0.3 and agrees[1] < agrees[0] - 0.1
+    assert agrees[0] > 0.3 and max(agrees[1:]) < agrees[0] - 0.1
 
 
 @pytest.mark.long
