@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Multi-head attention, the subject of the course. To be read from the top:
 
 1. `textbook_attention`, the formula line by line, in nothing but PyTorch;
@@ -6,10 +7,11 @@
 4. `MultiHeadAttention`, the module: its `forward` is project, split, attend, merge, W^O.
 
 Around it stand `masks`; `refusals` of what does not fit; `execution`, for types, precision and
-speed; `conversion` of other classes' weights; `decoding`, grouped heads with a cache.
+speed; `conversion` of other classes' parameters; `decoding`, grouped heads with a cache.
 
 Axis letters, here and everywhere: B sequences in a batch, T tokens (T_q queries, T_k keys),
-h heads of d_k dimensions each, d_model dimensions of a token.
+h heads of d_k dimensions each, d_model dimensions of a token. *Weights* are what a softmax gives,
+(…, T_q, T_k); what is learned are *parameters*.
 
 Source: Vaswani et al. (2017), Attention Is All You Need, section 3.2.
 """
@@ -25,23 +27,18 @@ from mha_lesson import execution
 from mha_lesson.conversion import Convertible
 from mha_lesson.masks import as_bias, opened, with_future, zeroed
 from mha_lesson.refusals import of_attention as refusals
-from mha_lesson.refusals import require_output, require_placement
 
 Q = Float[Tensor, "*batch T_q d_k"]
 K = Float[Tensor, "*batch T_k d_k"]
 V = Float[Tensor, "*batch T_k d_v"]
 Context = Float[Tensor, "*batch T_q d_v"]
 Weights = Float[Tensor, "*batch T_q T_k"]
-Tokens = Float[Tensor, "*B T_q d_model"]
-Memory = Float[Tensor, "*B T_k d_model"]
-HeadWeights = Float[Tensor, "*B h T_q T_k"]
-Heads = Float[Tensor, "B h T d_k"]
-Mask = Bool[Tensor, "..."]  # True = blocked
+M = Bool[Tensor, "..."]  # a mask, True = blocked
 
 # 1. The formula
 
 
-def textbook_attention(q: Q, k: K, v: V, mask: Mask) -> tuple[Context, Weights]:
+def textbook_attention(q: Q, k: K, v: V, mask: M) -> tuple[Context, Weights]:
     """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where blocked.
 
     A score is a sum of d_k products: if they are independent and have variance 1, its
@@ -59,12 +56,12 @@ def textbook_attention(q: Q, k: K, v: V, mask: Mask) -> tuple[Context, Weights]:
 # 2. The same for everyday use
 
 
-@execution.called_as(execution.AttentionCall)
+@execution.called_as(execution.AttentionCall)  # types for checkers: a tensor, or two
 def scaled_dot_product_attention(
     query: Q,
     key: K,
     value: V,
-    mask: Mask | None = None,
+    mask: M | None = None,
     *,
     causal: bool = False,
     dropout: float = 0.0,
@@ -96,14 +93,15 @@ def scaled_dot_product_attention(
 
 
 def attend(
-    q: Q, k: K, v: V, mask: Mask | None, causal: bool, dropout: float, explicit: bool
+    q: Q, k: K, v: V, mask: M | None, causal: bool, dropout: float, return_weights: bool
 ) -> tuple[Context, Weights | None]:
-    """The context, and the weights (None unless explicit), of inputs that fit."""
-    if causal and (explicit or mask is not None):  # else the kernel blocks
+    """The context, and the weights if they are asked for, of inputs that fit."""
+    if causal and (return_weights or mask is not None):  # else the kernel blocks
         mask, causal = with_future(mask, k), False
     mask, blocked_rows = opened(mask, q.ndim)  # without a key: all, then 0
-    if explicit:
-        weights = zeroed(attention_weights(q, k, mask), blocked_rows)
+    if return_weights:
+        weights = execution.in_full_precision(attention_weights, q, k, mask)
+        weights = zeroed(weights, blocked_rows)
         weights = F.dropout(weights, dropout) if dropout else weights
         context = weights @ v
     else:  # PyTorch's kernel, whose True means keep: it gets −∞ where blocked
@@ -114,8 +112,7 @@ def attend(
     return zeroed(context, blocked_rows), weights  # 0 · NaN is NaN: the context, too
 
 
-@execution.in_full_precision_piece_by_piece
-def attention_weights(q: Q, k: K, mask: Mask | None) -> Weights:
+def attention_weights(q: Q, k: K, mask: M | None) -> Weights:
     """softmax(Q Kᵀ / √d_k); the mask must leave every row a key."""
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (…, T_q, T_k)
     bias = as_bias(mask, scores.dtype)  # −∞ where blocked
@@ -152,7 +149,7 @@ def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
 # 4. The module
 
 
-class MultiHeadAttention(Convertible, nn.Module):
+class MultiHeadAttention(Convertible):
     """Concat(head_1, …, head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
     Head by head (here without biases and dropout); `forward` computes all heads at once:
@@ -173,7 +170,6 @@ class MultiHeadAttention(Convertible, nn.Module):
         n_heads, d_model, d_k: the sizes; dropout: the share of weights dropped in training.
     """
 
-    @execution.in_our_words
     def __init__(
         self,
         d_model: int = 512,
@@ -196,21 +192,21 @@ class MultiHeadAttention(Convertible, nn.Module):
             d_k: dimensions of a head; d_model / n_heads if None, else free.
             bias: whether the projections add a bias.
             dropout: the share of attention weights dropped in training, in [0, 1).
-            device, dtype: of the weights; PyTorch's defaults if None.
+            device, dtype: of the parameters; PyTorch's defaults if None.
 
         Raises:
             TypeError, ValueError: an argument does not fit; the sentence says which and why.
         """
         super().__init__()
-        d_model, n_heads, d_k = refusals.require_module(d_model, n_heads, d_k, bias, dropout)
+        sizes = refusals.require_module(d_model, n_heads, d_k, bias, dropout, device, dtype)
+        d_model, n_heads, d_k = sizes
         self.d_model, self.n_heads, self.d_k, self.dropout = d_model, n_heads, d_k, float(dropout)
-        like = require_placement(device, dtype)
-        self.w_qkv = nn.Linear(d_model, 3 * n_heads * d_k, bias=bias, **like)
-        self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias, **like)
+        self.w_qkv = nn.Linear(d_model, 3 * n_heads * d_k, bias, device, dtype)
+        self.w_o = nn.Linear(n_heads * d_k, d_model, bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the weights afresh; biases become 0."""
+        """Draws the parameters afresh; biases become 0."""
         for weight in (*self.w_qkv.weight.chunk(3), self.w_o.weight):
             nn.init.xavier_uniform_(weight)
         if self.w_o.bias is not None:
@@ -219,17 +215,19 @@ class MultiHeadAttention(Convertible, nn.Module):
 
     __call__: execution.ModuleCall  # for type checkers: nn.Module's own would give Any
 
-    @execution.called_as(execution.ModuleCall)
     def forward(
         self,
-        query: Tokens,
-        key: Memory | None = None,
-        value: Memory | None = None,
-        mask: Mask | None = None,
+        query: Float[Tensor, "*B T_q d_model"],
+        key: Float[Tensor, "*B T_k d_model"] | None = None,
+        value: Float[Tensor, "*B T_k d_model"] | None = None,
+        mask: M | None = None,
         *,
         causal: bool = False,
         return_weights: bool = False,
-    ) -> Tokens | tuple[Tokens, HeadWeights]:
+    ) -> (
+        Float[Tensor, "*B T_q d_model"]
+        | tuple[Float[Tensor, "*B T_q d_model"], Float[Tensor, "*B h T_q T_k"]]
+    ):
         """Gives every token of `query`, head by head, a weighted mean of the projected `value`.
 
         Args:
@@ -258,22 +256,24 @@ class MultiHeadAttention(Convertible, nn.Module):
         del q, k, v  # without a gradient their memory is free before W^O asks for more
         context = merge_heads(context)  # (B, h, T_q, d_k) -> (B, T_q, h·d_k)
         output = self.w_o(context)  # (B, T_q, d_model)
-        require_output("w_o", output, context, self.d_model)
+        execution.require_output("w_o", output, context, self.d_model)
 
         if query.ndim == 2:
             output = output.squeeze(0)
             weights = None if weights is None else weights.squeeze(0)
         return output if weights is None else (output, weights)
 
-    def _project(self, query: Tokens, key: Memory, value: Memory) -> tuple[Heads, ...]:
-        """Q, K and V, split into heads."""
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """Q, K and V, (B, h, T, d_k) each, of tokens (B, T, d_model)."""
         h, width = self.n_heads, self.n_heads * self.d_k
         if query is key is value:  # one product gives all three
             qkv = self.w_qkv(query)  # (B, T, 3·h·d_k)
-            require_output("w_qkv", qkv, query, 3 * width)
-            return split_heads(qkv, 3 * h).chunk(3, dim=1)  # the heads of q, of k, of v
-        thirds = execution.thirds_of(self.w_qkv, query, key, value, width)
-        return tuple(split_heads(third, h) for third in thirds)  # of (B, T, h·d_k) each
+            execution.require_output("w_qkv", qkv, query, 3 * width)
+            heads = split_heads(qkv, 3 * h)  # (B, 3·h, T, d_k): those of q, of k, of v
+            return heads.chunk(3, dim=1)
+        W_q, W_k, W_v = execution.thirds_of(self.w_qkv, width)  # each as a layer of its own
+        projected = W_q(query), W_k(key), W_v(value)  # (B, T, h·d_k) each
+        return tuple(split_heads(x, h) for x in projected)
 
     def extra_repr(self) -> str:
         sizes = f"d_model={self.d_model}, n_heads={self.n_heads}, d_k={self.d_k}"

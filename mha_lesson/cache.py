@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Integer
 from torch import Tensor, nn
 
-from mha_lesson.execution import is_traced
+from mha_lesson.execution import Called, is_traced
 from mha_lesson.refusals import require_ids, require_kind
 from mha_lesson.refusals.of_attention import backward_pass, require_same_layer
 
 
-class TakesCache(nn.Module):
+class TakesCache(Called):
     """A layer that goes on from a `KVCache`."""
 
 
@@ -44,11 +44,7 @@ class KVCache:
 
     @classmethod
     def for_layers(cls, model: nn.Module) -> list[Self]:
-        """An empty cache for each GroupedQueryAttention of a model, in the model's order.
-
-        Raises:
-            TypeError: `model` is no nn.Module.
-        """
+        """An empty cache for each GroupedQueryAttention of a model, in the model's order."""
         require_kind("model", model, nn.Module)
         return [cls() for part in model.modules() if isinstance(part, TakesCache)]
 

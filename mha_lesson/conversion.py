@@ -1,4 +1,4 @@
-"""Weights from elsewhere, and back: what the module of `attention` inherits."""
+"""Parameters from elsewhere, and back: what the module of `attention` inherits."""
 
 import re
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
+from mha_lesson.execution import Called
 from mha_lesson.refusals import describe, require_floats, require_kind, require_text, say
 
 # PyTorch's name of a parameter → ours.
@@ -34,9 +35,7 @@ _ROLE = re.compile(
 )
 
 
-_WANTED = (
-    "state_dict must hold one attention layer: output, and q, k and v, fused or each by itself"
-)
+_WANTED = "state_dict must hold one attention layer: output, and q, k and v, fused or separate"
 
 
 def _parts(state_dict: Any) -> dict[tuple[str, str], list[Tensor]]:
@@ -60,7 +59,7 @@ def _parts(state_dict: Any) -> dict[tuple[str, str], list[Tensor]]:
     return {part: [heads[i] for i in sorted(heads)] for part, heads in found.items()}
 
 
-class Convertible(nn.Module):
+class Convertible(Called):
     """A module of multi-head attention that takes the weights of others, and gives its own."""
 
     d_model: int

@@ -15,16 +15,13 @@ from torch import Tensor, nn
 
 from mha_lesson.attention import attend, merge_heads, split_heads
 from mha_lesson.cache import KVCache, TakesCache
-from mha_lesson.execution import called_as, in_our_words, is_traced
+from mha_lesson.execution import is_traced, require_output
 from mha_lesson.masks import fit_axes, out_of_reach
-from mha_lesson.refusals import require_output, require_placement
-from mha_lesson.refusals.of_attention import require_layer, require_step
+from mha_lesson.refusals.of_attention import require_groups, require_module, require_step
 from mha_lesson.rotation import angles, turned
 
 
 class LayerCall(Protocol):
-    """A call of a `GroupedQueryAttention`."""
-
     @overload
     def __call__(
         self, x: Tensor, cache: KVCache | None = None, *, mask: Tensor | None = None,
@@ -54,7 +51,6 @@ class GroupedQueryAttention(TakesCache):
         d_model, n_heads, n_kv_heads, d_k: the sizes; rope_base, window: as given.
     """
 
-    @in_our_words
     def __init__(
         self,
         d_model: int,
@@ -68,7 +64,7 @@ class GroupedQueryAttention(TakesCache):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Draws the weights of q, k, v and W^O by Glorot's rule, one by one; biases are 0.
+        """Draws the parameters of q, k, v and W^O by Glorot's rule, one by one; biases are 0.
 
         Args:
             d_model: dimensions of a token, in and out.
@@ -79,25 +75,24 @@ class GroupedQueryAttention(TakesCache):
             rope_base: queries and keys are rotated with this base; they are not if None.
             window: a token looks at itself and at the window − 1 tokens before it; at all of
                 them if None. Steps with a cache get cheaper; a prompt of T tokens still costs T².
-            device, dtype: of the weights; PyTorch's defaults if None.
+            device, dtype: of the parameters; PyTorch's defaults if None.
 
         Raises:
             TypeError, ValueError: an argument does not fit; the sentence says which and why.
         """
         super().__init__()
-        sizes = require_layer(d_model, n_heads, n_kv_heads, d_k, bias, rope_base, window)
-        (d_model, n_heads, d_k), n_kv_heads = sizes, int(n_kv_heads)
+        d_model, n_heads, d_k = require_module(d_model, n_heads, d_k, bias, 0.0, device, dtype)
+        n_kv_heads = require_groups(n_heads, n_kv_heads, d_k, rope_base, window)
         self.d_model, self.n_heads, self.n_kv_heads, self.d_k = d_model, n_heads, n_kv_heads, d_k
         self.rope_base = None if rope_base is None else float(rope_base)
         self.window = None if window is None else int(window)
         self.parts = (n_heads * d_k, n_kv_heads * d_k, n_kv_heads * d_k)  # rows of q, k and v
-        like = require_placement(device, dtype)
-        self.w_qkv = nn.Linear(d_model, sum(self.parts), bias=bias, **like)
-        self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias, **like)
+        self.w_qkv = nn.Linear(d_model, sum(self.parts), bias, device, dtype)
+        self.w_o = nn.Linear(n_heads * d_k, d_model, bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the weights afresh."""
+        """Draws the parameters afresh."""
         for weight in (*self.w_qkv.weight.split(self.parts), self.w_o.weight):
             nn.init.xavier_uniform_(weight)
         if self.w_o.bias is not None:
@@ -106,7 +101,6 @@ class GroupedQueryAttention(TakesCache):
 
     __call__: LayerCall  # for type checkers: nn.Module's own would give Any
 
-    @called_as(LayerCall)
     def forward(
         self,
         x: Float[Tensor, "B T_new d_model"],
@@ -182,14 +176,10 @@ def _window_hides_nothing(n_tokens: int, window: int | None) -> bool:
 
 
 def _attend_in_groups(
-    q: Float[Tensor, "B h T_new d_k"],
-    k: Float[Tensor, "B h_kv T_k d_k"],
-    v: Float[Tensor, "B h_kv T_k d_k"],
-    mask: Bool[Tensor, "_ _ _ _"] | None,
-    causal: bool,
-    return_weights: bool,
-) -> tuple[Float[Tensor, "B h T_new d_k"], Float[Tensor, "B h T_new T_k"] | None]:
-    """Attention of the g = h / h_kv query heads of a group over one and the same k and v."""
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, return_weights: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of q (B, h, T_new, d_k) over k and v (B, h_kv, T_k, d_k): g = h / h_kv query heads,
+    a group, share one head of keys and values."""
     (B, h, n_new, d_k), (_, h_kv, n_keys, _) = q.shape, k.shape
     g = h // h_kv
     if n_new == 1:  # the heads of a group are g queries: k and v are read once for all of them

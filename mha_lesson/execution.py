@@ -4,9 +4,9 @@ Behind `attention`, which holds the formula; nothing here changes what comes out
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, Literal, Protocol, TypeVar, cast, overload
 
 import torch
 import torch.nn.functional as F
@@ -14,16 +14,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 
-from mha_lesson.refusals import require_output
+from mha_lesson.refusals import describe
 
 SCORES_AT_ONCE = 2**18  # 1 MiB of float32: they stay in a processor's cache
 
 # ---------------------------------------------------------------- what a call gives, and its names
-
-# With `return_weights=True` a call gives a pair, else a tensor: only overloads can say so.
-Call = TypeVar("Call")
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 # PyTorch's name of an argument → what to write here.
 OTHER_NAMES = {
@@ -35,33 +30,46 @@ OTHER_NAMES = {
     "dropout_p": "dropout",
     "scale": "query * scale * d_k**0.5: scores are divided by sqrt(d_k) here",
     "enable_gqa": "GroupedQueryAttention, or keys and values repeated for each head",
-    "embed_dim": "d_model",
-    "num_heads": "n_heads",
-    "batch_first": "nothing, since inputs are (B, T, d_model)",
 }
 
 
-def in_our_words(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The function, which says what PyTorch's names for arguments are here."""
+def require_our_names(named: dict[str, Any]) -> None:
+    for name in named:
+        if name in OTHER_NAMES:
+            raise TypeError(f"{name} is PyTorch's; write {OTHER_NAMES[name]}.")
 
-    @wraps(function)
-    def called(*args: Parameters.args, **named: Parameters.kwargs) -> Result:
-        for name in named:
-            if name in OTHER_NAMES:
-                raise TypeError(f"{name} is PyTorch's; write {OTHER_NAMES[name]}.")
-        return function(*args, **named)
 
-    return called
+class Called(nn.Module):
+    """A module that says, if PyTorch's name of an argument comes, what it is here."""
+
+    def _called(self, *args: Any, **named: Any) -> Any:
+        require_our_names(named)
+        return super().__call__(*args, **named)
+
+    __call__: Callable[..., Any] = _called
+
+
+Call = TypeVar("Call")
 
 
 def called_as(_: type[Call]) -> Callable[[Callable[..., Any]], Call]:
-    """Puts these types over a function, `in_our_words`."""
-    return cast(Any, in_our_words)
+    """Puts these types over a function, which says what PyTorch's names are here."""
+
+    def around(function: Callable[..., Any]) -> Call:
+        @wraps(function)
+        def called(*args: Any, **named: Any) -> Any:
+            require_our_names(named)
+            return function(*args, **named)
+
+        return cast(Call, called)
+
+    return around
+
+
+# With `return_weights=True` a call gives a pair, else a tensor: only overloads can say so.
 
 
 class AttentionCall(Protocol):
-    """A call of `scaled_dot_product_attention`."""
-
     @overload
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
@@ -83,8 +91,6 @@ class AttentionCall(Protocol):
 
 
 class ModuleCall(Protocol):
-    """A call of a `MultiHeadAttention`."""
-
     @overload
     def __call__(
         self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
@@ -132,6 +138,13 @@ def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
     return weight if plain else None
 
 
+def require_output(name: str, output: Any, x: Tensor, width: int) -> None:
+    """What the layer of this name made of x, or a refusal where another took its place."""
+    shape = (*x.shape[:-1], width)
+    if not isinstance(output, Tensor) or output.shape != shape:
+        raise ValueError(f"{name} must give a tensor of shape {shape}; it gave {describe(output)}.")
+
+
 def as_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """One sequence (T, d_model) of each as a batch of one; what is one tensor stays one."""
     if query.ndim == 3:
@@ -141,27 +154,28 @@ def as_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor,
     return q, k, k if value is key else value.unsqueeze(0)
 
 
-def thirds_of(
-    w_qkv: nn.Module, query: Tensor, key: Tensor, value: Tensor, width: int
-) -> Iterable[Float[Tensor, "B T {width}"]]:
-    """What the layer makes of query (its first third), key (second), value (third)."""
+def thirds_of(w_qkv: nn.Module, width: int) -> list[Callable[[Tensor], Tensor]]:
+    """W^Q, W^K and W^V as functions: tokens (B, T, d_model) give (B, T, width)."""
     if isinstance(w_qkv, nn.Linear) and plain_weight(w_qkv) is not None:
-        return _third_by_third(w_qkv, (query, key, value))
+        biases = (None,) * 3 if w_qkv.bias is None else w_qkv.bias.chunk(3)
+        thirds = zip(w_qkv.weight.chunk(3), biases, strict=True)
+        return [partial(_linear, weight, bias) for weight, bias in thirds]
     # Hooks and adapters take part only where the layer is called, as a whole.
-    q, k = w_qkv(query), w_qkv(key)
-    v = k if value is key else w_qkv(value)
-    for output, x in ((q, query), (k, key), (v, value)):
-        require_output("w_qkv", output, x, 3 * width)
-    return q[..., :width], k[..., width : 2 * width], v[..., 2 * width :]
+    last: list[Tensor] = []  # tokens and what came of them: key and value may be one
+
+    def third(i: int, x: Tensor) -> Tensor:
+        if not last or last[0] is not x:
+            last[:] = x, w_qkv(x)
+            require_output("w_qkv", last[1], x, 3 * width)
+        return last[1][..., i * width : (i + 1) * width]
+
+    return [partial(third, i) for i in range(3)]
 
 
-def _third_by_third(layer: nn.Linear, inputs: Iterable[Tensor]) -> Iterator[Tensor]:
-    biases = (None,) * 3 if layer.bias is None else layer.bias.chunk(3)
-    for x, weight, bias in zip(inputs, layer.weight.chunk(3), biases, strict=True):
-        if x.stride(0) == 0:  # one expanded sequence: projected once
-            yield F.linear(x[:1], weight, bias).expand(x.shape[0], -1, -1)
-        else:
-            yield F.linear(x, weight, bias)
+def _linear(weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+    if x.stride(0) == 0:  # one expanded sequence: projected once
+        return F.linear(x[:1], weight, bias).expand(x.shape[0], -1, -1)
+    return F.linear(x, weight, bias)
 
 
 # ---------------------------------------------------------------- precision and pieces
@@ -186,43 +200,33 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
-Weighing = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-
-
-def in_full_precision_piece_by_piece(weights_of: Weighing) -> Weighing:
+def in_full_precision(
+    weights_of: Callable[..., Tensor], q: Tensor, k: Tensor, mask: Tensor | None
+) -> Tensor:
     """`weights_of(q, k, mask)` in at least float32, rounded to the dtype of q.
 
     Many weights, without a gradient, are computed for some queries at a time: so all
     T_q × T_k weights are held, but never all scores beside them.
     """
-
-    @wraps(weights_of)
-    def weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
-        # Autocast off: float16 ends at 65,504, and bfloat16 has only 8 bits a score.
-        device = "cpu" if q.is_cpu else q.device.type  # device.type is slow
-        if device != "meta" and torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
-                return weights(q, k, mask)
-        if _in_one_piece(q, k):
-            if q.dtype.itemsize >= 4:
-                return weights_of(q, k, mask)
-            return weights_of(q.float(), k.float(), mask).to(q.dtype)
-        wide = torch.promote_types(q.dtype, torch.float32)
-        k = k.to(wide).contiguous()  # it is read again for every few queries
-        n = max(1, SCORES_AT_ONCE // (math.prod(q.shape[:-2]) * k.shape[-2]))
-        result = q.new_empty((*q.shape[:-1], k.shape[-2]))
-        for start in range(0, q.shape[-2], n):
-            some = ..., slice(start, start + n), slice(None)
-            mask_of_some = mask if mask is None or mask.shape[-2] == 1 else mask[some]
-            result[some] = weights_of(q[some].to(wide), k, mask_of_some)
-        return result
-
+    # Autocast off: float16 ends at 65,504, and bfloat16 has only 8 bits a score.
+    device = "cpu" if q.is_cpu else q.device.type  # device.type is slow
+    if device != "meta" and torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):
+            return in_full_precision(weights_of, q, k, mask)
+    if (
+        is_traced()  # sizes may be symbols
+        or q.numel() * k.shape[-2] <= SCORES_AT_ONCE * q.shape[-1]
+        or (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad))
+    ):
+        if q.dtype.itemsize >= 4:
+            return weights_of(q, k, mask)
+        return weights_of(q.float(), k.float(), mask).to(q.dtype)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    k = k.to(wide).contiguous()  # it is read again for every few queries
+    n = max(1, SCORES_AT_ONCE // (math.prod(q.shape[:-2]) * k.shape[-2]))
+    weights = q.new_empty((*q.shape[:-1], k.shape[-2]))
+    for start in range(0, q.shape[-2], n):
+        some = ..., slice(start, start + n), slice(None)
+        mask_of_some = mask if mask is None or mask.shape[-2] == 1 else mask[some]
+        weights[some] = weights_of(q[some].to(wide), k, mask_of_some)
     return weights
-
-
-def _in_one_piece(q: Tensor, k: Tensor) -> bool:
-    if is_traced():  # sizes may be symbols
-        return True
-    if math.prod(q.shape[:-1]) * k.shape[-2] <= SCORES_AT_ONCE:
-        return True
-    return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)

@@ -41,7 +41,7 @@ def breadth(weights: Float[Tensor, "*heads T T"]) -> Float[Tensor, "*heads"]:
 
     0 is one key for each query, 1 is the same weight for every key; of one token it is neither.
     """
-    _require_tokens(weights)
+    _require_square(weights, 2)
     entropy = -torch.special.xlogy(weights, weights).sum(dim=-1)  # (…, T); 0·log 0 is 0
     return entropy.mean(dim=-1) / math.log(weights.shape[-1])
 
@@ -54,9 +54,7 @@ def join_pieces(
 ) -> Float[Tensor, "*heads W W"]:
     """Weights between words: to a word's pieces they add up, from its pieces they are averaged.
 
-    Args:
-        weights: (…, T, T) between word pieces.
-        word_of: for each of the T pieces the number of its word, 0 … W-1 in order.
+    `word_of` has for each of the T pieces the number of its word, 0 … W-1 in order.
 
     Source: Clark et al. (2019), What Does BERT Look At?, section 4.1.
     """
@@ -64,9 +62,7 @@ def join_pieces(
     T = weights.shape[-1]
     word = refusals.listed_ints("word_of", word_of, 0, T - 1)
     if len(word) != T or len(set(word)) != max(word) + 1:
-        raise ValueError(
-            f"word_of must hold T = {T} word numbers, each from 0 to the last one; got {say(word)}."
-        )
+        raise ValueError(f"word_of must hold T = {T} numbers, 0 to the last; got {say(word)}.")
     numbers = torch.tensor(word, device=weights.device)
     member = torch.nn.functional.one_hot(numbers).to(weights.dtype)  # (T, W)
     return (member / member.sum(dim=0)).T @ weights @ member
@@ -74,11 +70,7 @@ def join_pieces(
 
 def strongest_word(weights: Float[Tensor, "*heads W W"]) -> Tensor:
     """(…, W) the word each word looks at most, leaving out itself, "[CLS]" and "[SEP]"."""
-    _require_square(weights)
-    if weights.shape[-1] < 4:
-        raise ValueError(
-            f'weights must hold two words between "[CLS]" and "[SEP]"; got {describe(weights)}.'
-        )
+    _require_square(weights, 4)  # "[CLS]", two words, "[SEP]"
     open_words = weights.clone()
     open_words.diagonal(dim1=-2, dim2=-1).fill_(-1)
     open_words[..., [0, -1]] = -1
@@ -90,9 +82,7 @@ def found(
 ) -> Bool[Tensor, "*heads n_links"]:
     """Whether a head finds each link: of all other words the first looks most at the second.
 
-    Args:
-        weights: (…, W, W) between words, "[CLS]" first and "[SEP]" last.
-        links: (from, to) word numbers.
+    The first of the W words is "[CLS]", the last "[SEP]"; neither is looked at.
     """
     _require_square(weights)
     pairs = _pairs(links, weights.shape[-1] - 1)
@@ -103,12 +93,8 @@ def found(
 def best_offset(links: Sequence[Link]) -> tuple[int, float]:
     """What needs no head at all: the distance that explains most links, and its share of them.
 
-    Args:
-        links: (from, to) word numbers, at least one link, of one sentence or of many.
-
-    Returns:
-        The offset (1: the word after), and from 0 to 1 how many links have it. Of several that
-        explain as many it is the nearest, and of two as near the one after.
+    Offset 1 is the word after. Of several that explain as many it is the nearest, and of two as
+    near the one after.
     """
     pairs = _pairs(links, MOST)
     if not pairs:
@@ -150,12 +136,8 @@ def interval(found: int, n: int) -> tuple[float, float]:
 def best_of_coins(n: int, chance: float, heads: int) -> float:
     """What the best of so many heads that only toss coins would find of `n`, on average.
 
-    A maximum over many heads is large by luck alone: this is what to compare it with.
-
-    Args:
-        n: how many questions each head answers.
-        chance: with which probability an answer of a coin is right.
-        heads: how many heads toss.
+    A maximum over many heads is large by luck alone: this is what to compare it with. Each head
+    answers n questions, each answer right with probability `chance`.
     """
     refusals.require_whole("n", n, 1, 1000)  # of more, a float cannot hold the number of ways
     refusals.require_whole("heads", heads, 1, MOST)
@@ -167,7 +149,7 @@ def best_of_coins(n: int, chance: float, heads: int) -> float:
 
 
 def _at_offset(weights: Tensor, offset: int) -> Tensor:
-    _require_tokens(weights)
+    _require_square(weights, 2)
     return weights.diagonal(offset, dim1=-2, dim2=-1).mean(dim=-1)
 
 
@@ -182,21 +164,8 @@ def _pairs(links: Sequence[Link], last: int) -> list[Link]:
     return pairs
 
 
-def _require_tokens(weights: Tensor) -> None:
-    _require_square(weights)
-    if weights.shape[-1] < 2:
-        raise ValueError(f"weights must be over at least two tokens; got {describe(weights)}.")
-
-
-def _require_square(weights: Tensor) -> None:
-    if (
-        not isinstance(weights, Tensor)
-        or weights.dtype not in refusals.FLOATS
-        or weights.ndim < 2
-        or weights.shape[-1] != weights.shape[-2]
-        or weights.shape[-1] == 0
-    ):
-        raise ValueError(
-            f"weights must be a tensor (..., T, T) of floating-point numbers, T > 0; "
-            f"got {describe(weights)}."
-        )
+def _require_square(weights: Tensor, least: int = 1) -> None:
+    refusals.require_floats("weights", weights, "(..., T, T)")
+    n = weights.shape[-1] if weights.ndim else 0
+    if n < least or weights.shape[-2:] != (n, n):
+        raise ValueError(f"weights must be (..., T, T), T ≥ {least}; got {describe(weights)}.")

@@ -4,9 +4,6 @@ What does not fit (ids of another shape, too many of them, or outside the vocabu
 with a TypeError or ValueError that says why.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -69,8 +66,7 @@ class TwoSidesModel(nn.Module):
         self.position_embedding = nn.Embedding(n_tokens, d_model)
         self.letter_embedding = nn.Embedding(n_letters, d_model)
         self.attention = MultiHeadAttention(d_model, n_heads)
-        self.read_left = nn.Linear(d_model, n_letters)
-        self.read_right = nn.Linear(d_model, n_letters)
+        self.read_left, self.read_right = (nn.Linear(d_model, n_letters) for _ in range(2))
 
     def forward(self, letters: Int[Tensor, "B T"]) -> Float[Tensor, "B T 2 n_letters"]:
         """Scores for the letter on the left, [:, :, 0], and on the right, [:, :, 1]."""
@@ -89,22 +85,6 @@ class TwoSidesModel(nn.Module):
 # ---------------------------------------------------------------- text
 
 
-def pre_norm(
-    x: Float[Tensor, "B T d_model"],
-    norms: Iterable[nn.Module],
-    attend: Callable[[Tensor], Tensor],
-    feed_forward: Callable[[Tensor], Tensor],
-) -> Float[Tensor, "B T d_model"]:
-    """One block: x + attention(norm(x)), then x + feed-forward(norm(x)).
-
-    Source of the arrangement, norm first: Xiong et al. (2020), On Layer Normalization in the
-    Transformer Architecture.
-    """
-    for norm, part in zip(norms, (attend, feed_forward), strict=True):
-        x = x + part(norm(x))
-    return x
-
-
 def _feed_forward(d_model: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
@@ -112,7 +92,7 @@ def _feed_forward(d_model: int) -> nn.Sequential:
 
 
 class LanguageModel(nn.Module):
-    """A language model of one block."""
+    """A language model of one block, its norms before its parts (Xiong et al., 2020)."""
 
     def __init__(
         self, n_symbols: int, n_tokens: int = 48, d_model: int = 64, n_heads: int = 4
@@ -138,8 +118,8 @@ class LanguageModel(nn.Module):
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T n_symbols"]:
         """Scores for the next symbol at every position; no position sees a later one."""
         x = self._embed(ids)  # (B, T, d_model)
-        norms = self.norm_before_attention, self.norm_before_feed_forward
-        x = pre_norm(x, norms, lambda y: self.attention(y, causal=True), self.feed_forward)
+        x = x + self.attention(self.norm_before_attention(x), causal=True)
+        x = x + self.feed_forward(self.norm_before_feed_forward(x))
         return self.reader(self.norm_before_reader(x))
 
     @torch.no_grad()
@@ -152,16 +132,9 @@ class LanguageModel(nn.Module):
     def continue_ids(
         self, ids: Int[Tensor, " T0"], n_more: int, *, temperature: float = 1.0, seed: int = 0
     ) -> Int[Tensor, " T1"]:
-        """Draws n_more symbols, one after the other, each from the model's own prediction.
+        """The beginning `ids`, and n_more symbols, each drawn from what the model says; on the CPU.
 
-        Args:
-            ids: (T0,) the beginning, at least one symbol.
-            n_more: how many to add.
-            temperature: below 1 prefers likely symbols more strongly; above 0.
-            seed: the same seed draws the same symbols from the same model.
-
-        Returns:
-            (T0 + n_more,) ids, on the CPU.
+        A temperature below 1 prefers likely symbols more strongly; it must be above 0.
         """
         refusals.require_ids("ids", ids, 1, "(T0,)", self.symbol_embedding.num_embeddings)
         if len(ids) == 0:
@@ -216,8 +189,8 @@ class Writer(nn.Module):
         """Scores for the next symbol at every position; a cache holds all earlier ones."""
         refusals.require_ids("ids", ids, 2, "(B, T)", self.embedding.num_embeddings)
         x = self.embedding(ids)  # (B, T, d_model)
-        attend = partial(self.attention, cache=cache)
-        x = pre_norm(x, self.norms[:2], attend, self.feed_forward)
+        x = x + self.attention(self.norms[0](x), cache)
+        x = x + self.feed_forward(self.norms[1](x))
         return self.reader(self.norms[2](x))
 
 
@@ -226,13 +199,8 @@ def bigram_log_probabilities(
 ) -> Float[Tensor, "{n_symbols} {n_symbols}"]:
     """The model to beat: how often each symbol followed each other one, and nothing else.
 
-    Args:
-        ids: (N,) the text to count in.
-        n_symbols: the size of the alphabet.
-
-    Returns:
-        (n_symbols, n_symbols): row i, column j is log P(next is j | this is i), with one added
-        to every count, so that no pair is impossible.
+    Row i, column j is log P(next is j | this is i) in the text `ids`, with one added to every
+    count, so that no pair is impossible.
     """
     refusals.require_sizes(n_symbols=n_symbols)
     refusals.require_ids("ids", ids, 1, "(N,)", n_symbols)
@@ -247,12 +215,8 @@ def _positions(
 ) -> Float[Tensor, "T d_model"]:
     """The vectors of positions 0 … T - 1; ids or positions that are not known are refused."""
     refusals.require_ids(name, ids, 2, "(B, T)", symbols.num_embeddings)
-    n_tokens = positions.num_embeddings
-    if ids.shape[1] > n_tokens:
-        raise ValueError(
-            f"{name} must hold at most {n_tokens} positions, as many as this model has learned "
-            f"(n_tokens); got {describe(ids)}."
-        )
+    if ids.shape[1] > (n := positions.num_embeddings):
+        raise ValueError(f"{name} must have T of at most n_tokens = {n}; got {describe(ids)}.")
     return positions.weight[: ids.shape[1]]
 
 
@@ -322,17 +286,10 @@ class Encoder(nn.Module):
         *,
         return_weights: bool = False,
     ) -> list[Tensor] | tuple[list[Tensor], list[Tensor]]:
-        """Every hidden state, and every head's weights if they are asked for.
+        """Every hidden state (B, T, d_model), the embeddings first, so n_layers + 1 of them.
 
-        Args:
-            ids: (B, T) token numbers.
-            mask: True = blocked, as for `MultiHeadAttention`; a `padding_mask` where lengths
-                differ.
-            return_weights: also return the weights of every layer and head.
-
-        Returns:
-            n_layers + 1 hidden states (B, T, d_model), the embeddings first, and with
-            `return_weights` n_layers weights (B, h, T, T).
+        With `return_weights` also every layer's weights, (B, h, T, T). `mask`: True = blocked, as
+        for `MultiHeadAttention`; a `padding_mask` where lengths differ.
         """
         hidden, weights = [self.embed(ids)], []
         for layer in self.layers:

@@ -46,7 +46,6 @@ class Encoded:
     """What the model makes of one text.
 
     Attributes:
-        text: as it was given.
         tokens: T word pieces; "##" starts a piece that continues a word.
         words: W words as written, punctuation marks and "[CLS]", "[SEP]" being words too.
         word_of: for each of the T pieces the number of its word, for `heads.join_pieces`.
@@ -101,10 +100,7 @@ class PretrainedModel:
 
     @torch.no_grad()
     def word_vectors(self, text: str) -> Float[Tensor, "W d_model"]:
-        """Each word's entry in the table of embeddings, before any position and any attention.
-
-        A word of several pieces has their mean.
-        """
+        """Each word's entry in the table of embeddings, or the mean of its pieces' entries."""
         encoding = self._tokenized("text", text)
         pieces = self.encoder.words(torch.tensor(encoding.ids, device=self._device))  # (T, d_model)
         numbers = torch.tensor(_words(encoding, text)[1], device=self._device)
@@ -112,11 +108,7 @@ class PretrainedModel:
         return (member / member.sum(dim=0)).T @ pieces
 
     def batch(self, texts: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B 1 1 T"]]:
-        """Token numbers, padded with 0, and the mask that blocks the padding.
-
-        Raises:
-            TypeError, ValueError: there is none, or one is no string or over 512 tokens long.
-        """
+        """Token numbers, padded with 0, and the mask that blocks the padding."""
         texts = refusals.listed_texts("texts", texts)
         if not texts:
             raise ValueError("texts must hold at least one text; got none.")
@@ -129,10 +121,9 @@ class PretrainedModel:
 
     @torch.no_grad()
     def sentence_vectors(self, texts: Sequence[str]) -> Float[Tensor, "B d_model"]:
-        """What the model was trained for: one vector of length 1 for each text.
+        """What the model was trained for: a vector for each text, whose cosines say how alike.
 
-        The mean over the real tokens of what leaves the last layer. The cosine of two such
-        vectors says how much alike the texts are.
+        The mean over the real tokens of what leaves the last layer, set to length 1.
         """
         ids, mask = self.batch(texts)
         return _sentence_vectors(self.encoder(ids, mask)[-1], mask)
@@ -160,19 +151,15 @@ class PretrainedModel:
     ) -> Float[Tensor, "h B d_model"]:
         """`sentence_vectors` with one head of a layer silenced, for each of its heads in turn.
 
-        Entry i is without head i, which hands on instead[i] at every token. Zeros are one silence;
-        the layer's entry of `head_means` is another, which takes away only what differs from token
-        to token.
+        Head i hands on instead[i] at every token. Zeros are one silence; the layer's entry of
+        `head_means` is another, which takes away only what differs from token to token.
         """
         attentions = attentions_of(self.encoder)
         refusals.require_whole("layer", layer, 0, len(attentions) - 1)
         attention = attentions[layer]
         h, d_k = attention.n_heads, attention.d_k
         if not isinstance(instead, Tensor) or instead.shape != (h, d_k):
-            raise ValueError(
-                f"instead must be a tensor {(h, d_k)}, one row for each head; "
-                f"got {describe(instead)}."
-            )
+            raise ValueError(f"instead must be (h, d_k) = {(h, d_k)}; got {describe(instead)}.")
 
         def replace(w_o: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
             context = inputs[0].clone()  # (h * B, T, h * d_k)
@@ -194,10 +181,8 @@ class PretrainedModel:
     def _tokenized(self, name: str, text: str) -> Encoding:
         refusals.require_text(**{name: text})
         encoding = self.tokenizer.encode(text)
-        if len(encoding.ids) > MAX_TOKENS:
-            raise ValueError(
-                f"{name} must be at most {MAX_TOKENS} tokens long; got {len(encoding.ids)}."
-            )
+        if (n := len(encoding.ids)) > MAX_TOKENS:
+            raise ValueError(f"{name} must be at most {MAX_TOKENS} tokens long; got {n}.")
         return encoding
 
     @property

@@ -185,12 +185,23 @@ def _output_and_cache(given: Any, x: Tensor) -> tuple[Tensor, Any]:
 # ---------------------------------------------------------------- the file
 
 
+@torch.no_grad()
 def load() -> SmolLM:
     """The model with its published weights, in evaluation mode, on the CPU."""
-    about, numbers = read_gguf(PACKAGE.path(FILE))
+    stored = stored_in(PACKAGE.path(FILE))
+    tokenizer = _tokenizer(next(stored))
     with torch.device("meta"):  # a learner's random numbers stay as they are
-        model = SmolLM(_tokenizer(about))
-    model.load_state_dict(numbers, assign=True)
+        model = SmolLM(tokenizer)
+    places = {name: torch.empty(x.shape, device="cpu") for name, x in model.named_parameters()}
+    model.load_state_dict(places, assign=True)
+    for i, layer in enumerate(model.layers):
+        assert isinstance(layer.attention, GroupedQueryAttention)
+        rows = layer.attention.w_qkv.weight.split(layer.attention.parts)
+        places |= {f"layers.{i}.attn_{one}.weight": x for one, x in zip("qkv", rows, strict=True)}
+    for name, shape, kind, data in stored:  # one by one, so that no number is held twice
+        numbers = _floats(data, kind).view(shape)
+        n_heads = N_HEADS if "attn_q" in name else N_KV_HEADS if "attn_k" in name else 0
+        places[name].copy_(in_halves(numbers, n_heads) if n_heads else numbers)
     return model.eval().requires_grad_(False)
 
 
@@ -216,18 +227,6 @@ _NAMES = {
     "token_embd.weight": "words", "output_norm": "norm", "blk": "layers", "ffn_norm": "norm_2",
     "attn_norm": "norm_1", "attn_output": "attention.w_o", "ffn_": "",
 }  # fmt: skip
-
-
-def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Float[Tensor, "..."]]]:
-    """What a GGUF file says of its model, and its tensors in float32 under `SmolLM`'s names."""
-    about, numbers = next(stored := stored_in(path)), {}
-    for name, shape, kind, data in stored:
-        numbers[name] = _floats(data, kind).view(shape)
-        if name.endswith("attn_v.weight"):  # the layer's last; joined now, to free their memory
-            q, k, v = (numbers.pop(name.replace("_v", f"_{one}")) for one in "qkv")
-            rows = in_halves(q, N_HEADS), in_halves(k, N_KV_HEADS), v
-            numbers[name.replace("attn_v", "attention.w_qkv")] = torch.cat(rows)
-    return about, numbers
 
 
 def stored_in(path: Path) -> Iterator[Any]:

@@ -18,17 +18,7 @@ from mha_lesson.refusals import describe
 def repeat_batches(
     n_rows: int = 64, n_tokens: int = 12, n_ids: int = 64, *, seed: int = 0
 ) -> Iterator[Int[Tensor, "B T"]]:
-    """The repeat task: every row is one random id, n_tokens times.
-
-    Args:
-        n_rows: B, rows in a batch.
-        n_tokens: T.
-        n_ids: the size of the vocabulary.
-        seed: the same seed gives the same batches.
-
-    Yields:
-        (B, T) ids from 0 to n_ids - 1.
-    """
+    """The repeat task: every one of B = n_rows rows is one random id, T = n_tokens times."""
     refusals.require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
     return (ids.repeat(1, n_tokens) for ids in _random_ints(n_ids, (n_rows, 1), seed))
 
@@ -38,7 +28,7 @@ def letter_batches(
 ) -> Iterator[Int[Tensor, "B T"]]:
     """The rows of the two-sides task: random letters, each independent of the others.
 
-    Args, Yields: as `repeat_batches`; the answers are `both_sides` of a batch.
+    The answers are `both_sides` of a batch.
     """
     refusals.require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
     return _random_ints(n_letters, (n_rows, n_tokens), seed)
@@ -47,11 +37,7 @@ def letter_batches(
 def both_sides(letters: Int[Tensor, "B T"]) -> Int[Tensor, "B inner 2"]:
     """The answers of the two-sides task: for every inner position its left and right letter.
 
-    Args:
-        letters: (B, T) with T of at least 3; the first and the last position lack a neighbour.
-
-    Returns:
-        (B, T - 2, 2): [..., 0] the letter on the left, [..., 1] the one on the right.
+    The first and the last position lack a neighbour: of T letters, at least 3, come (B, T - 2, 2).
     """
     refusals.require_axes("letters", letters, 2, "(B, T)")
     if letters.shape[1] < 3:
@@ -62,12 +48,7 @@ def both_sides(letters: Int[Tensor, "B T"]) -> Int[Tensor, "B inner 2"]:
 def text_batches(
     ids: Int[Tensor, " N"], n_rows: int = 32, n_tokens: int = 48, *, seed: int = 0
 ) -> Iterator[Int[Tensor, "B T"]]:
-    """Random windows of a text, each n_tokens long.
-
-    Args:
-        ids: (N,) the text, one id for each symbol.
-        n_rows, n_tokens, seed: as `repeat_batches`.
-    """
+    """Random windows of a text, which has one id for each symbol; each is n_tokens long."""
     refusals.require_sizes(n_rows=n_rows, n_tokens=n_tokens)
     refusals.require_axes("ids", ids, 1, "(N,)")
     if len(ids) < n_tokens:

@@ -78,7 +78,6 @@ class Sentence:
     """A sentence as one layer of the published model meets it.
 
     Attributes:
-        text: the sentence.
         tokens: T word pieces, "[CLS]" first and "[SEP]" last; "##" continues a word.
         embeddings: (T, d_model): what enters the model's first layer.
         hidden: (T, d_model): what enters layer `layer`.
@@ -171,10 +170,8 @@ WORD = re.compile(r"\w+|[^\w\s]")  # punctuation marks are words of their own
 class Annotated:
     """A sentence and its grammatical links.
 
-    Attributes:
-        text: the sentence.
-        links: "determiner>noun", "adjective>noun" and "verb>subject", each (from, to) pairs of
-            word numbers; "[CLS]" is word 0, so the first word is 1.
+    They are "determiner>noun", "adjective>noun" and "verb>subject", each (from, to) pairs of word
+    numbers; "[CLS]" is word 0, so the first word is 1.
     """
 
     text: str
@@ -183,12 +180,7 @@ class Annotated:
 
 @dataclass(frozen=True)
 class Pronoun:
-    """A sentence with a pronoun and two nouns before it, of which one is meant.
-
-    Attributes:
-        text: the sentence.
-        pronoun, meant, other: word numbers, "[CLS]" being word 0.
-    """
+    """A sentence with a pronoun and two nouns before it, of which one is meant: word numbers."""
 
     text: str
     pronoun: int
@@ -213,11 +205,7 @@ class Pair:
 
 
 def words(text: str) -> list[str]:
-    """The words and punctuation marks of a text.
-
-    >>> words("Over it.")
-    ['Over', 'it', '.']
-    """
+    """The words and punctuation marks of a text: "Over it." has three."""
     refusals.require_text(text=text)
     return WORD.findall(text)
 
@@ -229,7 +217,8 @@ def annotated_sentences() -> tuple[Annotated, ...]:
     for row in _rows("links.tsv"):
         text, links = row.pop("sentence"), {}
         for kind, pairs in row.items():
-            links[kind] = tuple(_link(text, pair) for pair in (pairs or "").split())
+            named = [pair.split(">") for pair in (pairs or "").split()]
+            links[kind] = tuple((_number_of(text, a), _number_of(text, b)) for a, b in named)
         found.append(Annotated(text, links))
     return tuple(found)
 
@@ -266,11 +255,6 @@ def _number_of(text: str, name: str) -> int:
     word, _, nth = name.partition("#")
     numbers = [i for i, w in enumerate(words(text), start=1) if w.lower() == word.lower()]
     return numbers[int(nth or 1) - 1]
-
-
-def _link(text: str, pair: str) -> Link:
-    start, end = pair.split(">")
-    return _number_of(text, start), _number_of(text, end)
 
 
 def _pronouns(pattern: str, candidates: str) -> tuple[Pronoun, Pronoun]:

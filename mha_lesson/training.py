@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -75,16 +75,11 @@ def train(
         model: trained in place, on the device where it is.
         batches: at least n_steps of them, on any device.
         loss: `loss(model, batch)`, a scalar to make small.
-        n_steps: how many batches to learn from.
-        learning_rate: the first step's.
+        n_steps, learning_rate: how many batches to learn from; the first step's rate.
         decay: let the learning rate fall in a straight line to zero, or keep it.
-        snapshot_every: keep a copy of the weights every so many steps, the first and last
-            included; none if None.
+        snapshot_every: keep the weights every so many steps, the first and last included.
         label: stands in front of the progress bar.
-        bar: a running bar to advance, where this is one of several runs; a new one if None.
-
-    Returns:
-        The `Run`; `run.finished` is False where it was interrupted.
+        bar: a running bar to advance, where this is one of several runs.
     """
     where = _device_of(model)
     refusals.require_callable("loss", loss)
@@ -106,8 +101,7 @@ def train(
             value = loss(model, batch.to(where))
             if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
                 raise TypeError(
-                    "loss must give a scalar tensor that depends on the model; "
-                    f"got {describe(value)}."
+                    f"loss must give a scalar tensor that learns; got {describe(value)}."
                 )
             adam.zero_grad()
             value.backward()
@@ -154,14 +148,10 @@ def next_token_loss(
 ) -> Float[Tensor, ""]:
     """Mean cross-entropy, in nats, of predicting every token from the positions before it.
 
-    Args:
-        logits: (B, T, V); those at position i are about token i + 1.
-        tokens: (B, T) with T of at least 2.
+    The logits (B, T, V) at position i are about token i + 1; T is at least 2.
     """
     refusals.require_floats("logits", logits, "(B, T, V)")
     refusals.require_axes("logits", logits, 3, "(B, T, V)")
-    if logits.shape[2] == 0:
-        raise ValueError(f"logits must have a V of at least 1; got {describe(logits)}.")
     refusals.require_ids("tokens", tokens, 2, "(B, T)", logits.shape[-1])
     if logits.shape[:2] != tokens.shape or tokens.shape[1] < 2:
         raise ValueError(
@@ -186,10 +176,7 @@ def two_sides_loss(
 ) -> Float[Tensor, ""]:
     """Mean cross-entropy of naming the neighbours of every inner position.
 
-    Args:
-        model: a `TwoSidesModel`.
-        letters: (B, T).
-        sides: which neighbours are asked for: 0 the left one, 1 the right one.
+    Of a `TwoSidesModel`; `sides` says which are asked for: 0 the left one, 1 the right one.
     """
     sides = refusals.listed_ints("sides", sides, 0, 1)
     refusals.require_positive_int("the number of sides", len(sides))
@@ -217,32 +204,20 @@ def two_sides_runs(
 ) -> list[Run]:
     """Trains a `TwoSidesModel` from each seed: weights and letters are both drawn from it.
 
-    Args:
-        n_heads: h.
-        seeds: one run for each.
-        n_steps, snapshot_every: as `train`.
-
-    Returns:
-        A `Run` for each seed; fewer where somebody interrupted, and then finished ones only.
+    A `Run` for each seed; fewer where somebody interrupted, and then finished ones only.
     """
     seeds, runs = refusals.listed_ints("seeds", seeds, 0, 2**63 - 1), []
     refusals.require_positive_int("the number of seeds", len(seeds))
     refusals.require_sizes(n_heads=n_heads, n_steps=n_steps)
     label = f"h = {n_heads}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
+    how: Any = {"n_steps": n_steps, "learning_rate": 5e-3, "snapshot_every": snapshot_every}
     with Progress(len(seeds) * int(n_steps), label) as bar:
         for seed in seeds:
             with torch.random.fork_rng(devices=[]), torch.device("cpu"):
                 torch.manual_seed(seed)
                 model = TwoSidesModel(n_heads)
-            run = train(
-                model.to(device),
-                letter_batches(seed=seed),
-                two_sides_loss,
-                n_steps=n_steps,
-                learning_rate=5e-3,
-                snapshot_every=snapshot_every,
-                bar=bar,
-            )
+            model, batches = model.to(device), letter_batches(seed=seed)
+            run = train(model, batches, two_sides_loss, **how, bar=bar)
             if not run.finished:
                 break
             runs.append(run)
@@ -295,22 +270,17 @@ def with_uniform_attention(model: nn.Module) -> nn.Module:
 
 
 def silence_head(model: nn.Module, head: int, *, layer: int = 0) -> nn.Module:
-    """A copy in which one head writes nothing: its slab of W^O is zero.
+    """A copy in which one head, from 0 to h − 1, writes nothing: its slab of W^O is zero.
 
-    Args:
-        model: anything with a MultiHeadAttention in it.
-        head: from 0 to h - 1.
-        layer: which MultiHeadAttention, counted from 0 in the order of the model.
+    `layer` says of which MultiHeadAttention, counted from 0 in the order of the model.
     """
     refusals.require_kind("model", model, nn.Module)
     attentions = attentions_of(model)
     if not attentions:
         raise ValueError("model must have a MultiHeadAttention in it; it has none.")
-    if not refusals.is_whole(layer, 0, len(attentions) - 1):
-        raise ValueError(f"layer must lie between 0 and {len(attentions) - 1}; got {say(layer)}.")
+    refusals.require_whole("layer", layer, 0, len(attentions) - 1)
     attention = attentions[layer]
-    if not refusals.is_whole(head, 0, attention.n_heads - 1):
-        raise ValueError(f"head must lie between 0 and {attention.n_heads - 1}; got {say(head)}.")
+    refusals.require_whole("head", head, 0, attention.n_heads - 1)
     _require_plain("w_o", attention.w_o)
     model = copy.deepcopy(model)
     slab = slice(head * attention.d_k, (head + 1) * attention.d_k)
@@ -323,12 +293,8 @@ def weight_by_offset(
 ) -> Float[Tensor, "*batch n_offsets"]:
     """How much a query gives, on average, to the key so many positions away.
 
-    Args:
-        weights: (…, T, T), a row for each query.
-        offsets: −1 for the token just before, 0 for itself, 1 for the one after, …
-
-    Returns:
-        (…, offsets): the mean over those queries for which every offset lies in the sequence.
+    Offset −1 is the token just before, 0 itself, 1 the one after. The mean is over those queries
+    for which every offset lies in the sequence.
     """
     refusals.require_floats("weights", weights, "(..., T, T)")
     offsets = refusals.listed_ints("offsets", offsets)

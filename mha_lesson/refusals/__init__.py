@@ -79,11 +79,8 @@ def require_sizes(**sizes: Any) -> None:
 
 def require_positive(name: str, value: Any) -> None:
     """A finite number above 0."""
-    try:
-        fits = _is_a(_NUMBER, value) and 0 < float(value) < math.inf
-    except OverflowError:  # an integer beyond every float
-        fits = False
-    if not fits:
+    fits = _is_a(_NUMBER, value) and 0 < value < math.inf
+    if not fits or (isinstance(value, int) and value > 2**1000):  # which is no float
         raise ValueError(f"{name} must be a positive, finite number; got {say(value)}.")
 
 
@@ -188,13 +185,6 @@ def require_ids(name: str, ids: Any, n_axes: int, axes: str, n_ids: int) -> None
         raise ValueError(f"{name} must lie between 0 and {n_ids - 1}; got {low} to {high}.")
 
 
-def require_output(name: str, output: Any, x: Tensor, width: int) -> None:
-    """What the layer of this name made of x, or a refusal where another took its place."""
-    shape = (*x.shape[:-1], width)
-    if not isinstance(output, Tensor) or output.shape != shape:
-        raise ValueError(f"{name} must give a tensor of shape {shape}; it gave {describe(output)}.")
-
-
 def require_device(name: str, device: Any) -> None:
     """A device that this machine has, or None."""
     if device is None:
@@ -203,11 +193,3 @@ def require_device(name: str, device: Any) -> None:
         torch.empty(0, device=device)
     except Exception as error:  # its kind depends on the device that is missing
         raise ValueError(f"{name} must be a device of this machine; got {say(device)}.") from error
-
-
-def require_placement(device: Any, dtype: Any) -> dict[str, Any]:
-    """A device and a floating-point dtype, or None, as the keywords of PyTorch's layers."""
-    require_device("device", device)
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype in FLOATS):
-        raise TypeError(f"dtype must be a floating-point dtype; got {describe(dtype)}.")
-    return {"device": device, "dtype": dtype}

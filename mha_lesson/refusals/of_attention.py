@@ -5,21 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_lesson import refusals
 from mha_lesson.execution import plain_weight
-from mha_lesson.refusals import (
-    IDS,
-    describe,
-    require_axes,
-    require_bool,
-    require_floats,
-    require_kind,
-    require_positive,
-    require_positive_int,
-    require_probability,
-    require_sizes,
-    require_tensor,
-    say,
-)
+from mha_lesson.refusals import describe, say
 
 MOST_WEIGHTS = 2**57  # of one matrix: the three of w_qkv in float64 still have 63 bits of bytes
 CONVENTION = "In this package True means blocked (in F.scaled_dot_product_attention it means keep)."
@@ -37,26 +25,29 @@ def require_divisible(d_model: int, n_heads: int, name: str = "d_model") -> None
 
 def require_split(x: Any, n_heads: Any) -> None:
     """x (B, T, h·d_k)."""
-    require_axes("x", x, 3, "(B, T, h*d_k)")
-    require_positive_int("n_heads", n_heads)
+    refusals.require_axes("x", x, 3, "(B, T, h*d_k)")
+    refusals.require_positive_int("n_heads", n_heads)
     require_divisible(x.shape[-1], n_heads, "the width of x")
 
 
 def require_heads(x: Any) -> None:
-    require_axes("x", x, 4, "(B, h, T, d_k)")
+    refusals.require_axes("x", x, 4, "(B, h, T, d_k)")
 
 
 def require_module(
-    d_model: Any, n_heads: Any, d_k: Any, bias: Any, dropout: Any = 0.0
+    d_model: Any, n_heads: Any, d_k: Any, bias: Any, dropout: Any, device: Any, dtype: Any
 ) -> tuple[int, int, int]:
     """Sizes that fit each other, and options; d_model, h and d_k as Python's own numbers."""
-    require_sizes(d_model=d_model, n_heads=n_heads)
-    require_bool("bias", bias)
+    refusals.require_sizes(d_model=d_model, n_heads=n_heads)
+    refusals.require_bool("bias", bias)
     if d_k is None:
         require_divisible(d_model, n_heads)
         d_k = d_model // n_heads
-    require_sizes(d_k=d_k)
-    require_probability("dropout", dropout)
+    refusals.require_sizes(d_k=d_k)
+    refusals.require_probability("dropout", dropout)
+    refusals.require_device("device", device)
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype in refusals.FLOATS):
+        raise TypeError(f"dtype must be a floating-point dtype; got {describe(dtype)}.")
     d_model, n_heads, d_k = int(d_model), int(n_heads), int(d_k)
     if d_model * n_heads * d_k > MOST_WEIGHTS:
         raise ValueError(
@@ -70,30 +61,30 @@ def require_attention_call(
     query: Any, key: Any, value: Any, mask: Any, causal: Any, dropout: Any, return_weights: Any
 ) -> None:
     """query (…, T_q, d_k), key (…, T_k, d_k), value (…, T_k, d_v) of one kind; options that fit."""
-    require_floats("query", query, "(..., T_q, d_k)")
+    refusals.require_floats("query", query, "(..., T_q, d_k)")
     if not 2 <= query.ndim <= 4:
         raise ValueError(f"query must have 2, 3 or 4 axes, (..., T_q, d_k); got {describe(query)}.")
-    batch = query.shape[:-2]
+    shape = query.shape
     for name, x, axes in (("key", key, "(..., T_k, d_k)"), ("value", value, "(..., T_k, d_v)")):
         if x is query:
             continue
-        require_tensor(name, x, axes)
-        _require_alike(query, name, x)
-        if x.ndim != query.ndim:
-            raise ValueError(f"{name} must have as many axes as query: {_got(query, name, x)}")
-        if x.shape[:-2] != batch:
+        refusals.require_tensor(name, x, axes)
+        _require_like(name, x, "query", query)
+        if x.shape != shape and x.shape[:-2] != shape[:-2]:
             raise ValueError(
                 f"query and {name} must agree in the axes before the last two "
-                f"(batch B and heads h): {_got(query, name, x)}"
+                f"(batch B and heads h): {_got('query', query, name, x)}"
             )
-    if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
+    *batch, t_q, d_k = shape
+    t_k, width = key.shape[-2:]
+    if width != d_k or d_k == 0:
         raise ValueError(
             f"query and key must have one width d_k > 0, since their rows are multiplied: "
-            f"{_got(query, 'key', key)}"
+            f"{_got('query', query, 'key', key)}"
         )
-    _require_one_length(key, value)
-    require_probability("dropout", dropout)
-    _require_options(mask, causal, return_weights, query, key, (*batch, 1, 1)[:2])
+    refusals.require_probability("dropout", dropout)
+    scores = *(*batch, 1, 1)[:2], t_q, t_k
+    _require_options(mask, causal, return_weights, (query, key, value), scores)
 
 
 def require_module_call(
@@ -108,47 +99,44 @@ def require_module_call(
     ):
         if x is query and name != "query":
             continue  # self-attention: checked already
-        require_tensor(name, x, axes)
+        refusals.require_tensor(name, x, axes)
         if x.ndim not in (2, 3):
             raise ValueError(
                 f"{name} must have shape {axes}, or the same without B; got {describe(x)}."
             )
         require_tokens_for(weight, layer.d_model, name, x)
-        if weight is None and not _autocast_takes(query, x):
-            _require_alike(query, name, x)
-        if x is not query and x.shape[:-2] != query.shape[:-2]:
-            raise ValueError(
-                f"query and {name} must have one batch size B, or neither: {_got(query, name, x)}"
-            )
-    _require_one_length(key, value)
-    B = query.shape[0] if query.ndim > 2 else 1
-    _require_options(mask, causal, return_weights, query, key, (B, layer.n_heads))
+        if x is not query:
+            if weight is None:
+                _require_like(name, x, "query", query, or_cast=True)
+            if x.shape[:-2] != query.shape[:-2]:
+                raise ValueError(
+                    f"query and {name} must have one batch size B, or neither: "
+                    f"{_got('query', query, name, x)}"
+                )
+    scores = query.shape[0] if query.ndim > 2 else 1, layer.n_heads, query.shape[-2], key.shape[-2]
+    _require_options(mask, causal, return_weights, (query, key, value), scores)
 
 
 def fitting_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
     """lengths (B,) from 0 to n_tokens, as int64, and n_tokens, the largest of them if None."""
+    wanted = "lengths must be integers, a tensor (B,) or a list with B > 0"
     if not isinstance(lengths, Tensor):
         try:
             lengths = torch.as_tensor(lengths, device="cpu")  # whatever the default is
-        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-            raise TypeError(
-                f"lengths must be integers, a tensor (B,) or a list; got {describe(lengths)}."
-            ) from error
-    require_tensor("lengths", lengths, "(B,)")
-    if lengths.ndim != 1 or len(lengths) == 0:
-        raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
+        except Exception as error:  # its kind depends on what came
+            raise TypeError(f"{wanted}; got {describe(lengths)}.") from error
+    refusals.require_axes("lengths", lengths, 1, "(B,)")
+    if len(lengths) == 0:
+        raise ValueError(f"{wanted}; got {describe(lengths)}.")
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
-        raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
+        raise TypeError(f"{wanted}; got {describe(lengths)}.")
     lengths = lengths.long()  # of which torch has a maximum
     if n_tokens is None:
-        if lengths.is_meta:
-            raise ValueError("n_tokens must be given where lengths has no values (meta device).")
-        n_tokens = int(lengths.max())
+        n_tokens = 0 if lengths.is_meta else int(lengths.max())
         if n_tokens < 1:
-            raise ValueError(
-                f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
-            )
-    require_positive_int("n_tokens", n_tokens)
+            got = describe(lengths) if lengths.is_meta else say(lengths.tolist())
+            raise ValueError(f"n_tokens must be given where no length is above 0; got {got}.")
+    refusals.require_positive_int("n_tokens", n_tokens)
     if not lengths.is_meta and (int(lengths.min()) < 0 or int(lengths.max()) > n_tokens):
         raise ValueError(
             f"lengths must lie between 0 and n_tokens = {n_tokens}; got {lengths.tolist()}."
@@ -159,23 +147,37 @@ def fitting_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
 def require_tokens_for(weight: Tensor | None, d_model: int, name: str, x: Tensor) -> None:
     """Tokens (…, d_model) for projections with this `plain_weight`; without one, any floats."""
     if weight is None:
-        _require_no_mask(name, x)
-        require_floats(name, x, "(..., d_model)")
-    elif x.dtype != weight.dtype and not _autocast_takes(x, weight):
-        _require_no_mask(name, x)
-        raise TypeError(
-            f"{name} must have the dtype of this module's weights, {weight.dtype}; "
-            f"got {describe(x)}."
-        )
+        refusals.require_floats(name, x, "(..., d_model)")
+    else:
+        _require_like(name, x, "this module's parameters", weight, or_cast=True)
     if x.shape[-1] != d_model:
         raise ValueError(
             f"{name} must be d_model = {d_model} wide in its last axis; got {describe(x)}."
         )
-    if weight is not None and not (x.is_cpu and weight.is_cpu) and x.device != weight.device:
+
+
+def _require_like(name: str, x: Tensor, of: str, other: Tensor, or_cast: bool = False) -> None:
+    """Of the other's dtype, or one that autocast changes to it; and on its device."""
+    if x.dtype != other.dtype and not (or_cast and _autocast_takes(x, other)):
+        if x.dtype == torch.bool:
+            raise TypeError(
+                f"{name} must be a floating-point tensor; got {describe(x)}, as a mask is: "
+                f"pass it as mask=…. {CONVENTION}"
+            )
+        raise TypeError(f"{name} must have the dtype of {of}, {other.dtype}; got {describe(x)}.")
+    if not (x.is_cpu and other.is_cpu):  # asks less, on a CPU
+        _require_device_of(name, x, of, other)
+
+
+def _require_device_of(name: str, x: Tensor, of: str, other: Tensor) -> None:
+    if x.device != other.device:
         raise ValueError(
-            f"{name} must be on the device of this module's weights, {weight.device}; "
-            f"got {describe(x)}."
+            f"{name} must be on the device of {of}, {other.device}; got {describe(x)}."
         )
+
+
+def _got(first: str, x: Tensor, second: str, y: Tensor) -> str:
+    return f"got a {first} {describe(x)} and a {second} {describe(y)}."
 
 
 def _autocast_takes(*tensors: Tensor) -> bool:
@@ -190,30 +192,32 @@ def _autocast_takes(*tensors: Tensor) -> bool:
 
 
 def _require_options(
-    mask: Any, causal: Any, return_weights: Any, query: Tensor, key: Tensor, batch: tuple[int, int]
+    mask: Any, causal: Any, return_weights: Any, qkv: tuple[Tensor, ...], scores: tuple[int, ...]
 ) -> None:
-    """The options, for a batch of (B, h) times T_q queries and T_k keys."""
-    require_bool("return_weights", return_weights)
-    require_bool("causal", causal)
-    t_q, t_k = query.shape[-2], key.shape[-2]
+    """Options for scores (B, h, T_q, T_k) of query, key and value, and a value for every key."""
+    refusals.require_bool("return_weights", return_weights)
+    refusals.require_bool("causal", causal)
+    (query, key, value), (_, _, t_q, t_k) = qkv, scores
+    if value.shape[-2] != t_k:
+        raise ValueError(
+            f"key and value must have one length T_k, since every key has its value: "
+            f"{_got('key', key, 'value', value)}"
+        )
     if causal and t_q != t_k:
         raise ValueError(
             f"causal=True needs as many queries as keys, since it counts positions in one and the "
             f"same sequence; got T_q = {t_q} and T_k = {t_k}. Pass a mask instead."
         )
     if mask is not None:
-        require_mask(mask, query, (*batch, t_q, t_k))
+        require_mask(mask, query, scores)
 
 
 def require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
     """Bool, True = blocked: (T_q, T_k), (B, T_q, T_k), or broadcastable to (B, h, T_q, T_k)."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         raise TypeError(f"mask must be a bool tensor; got {describe(mask)}. {CONVENTION}")
-    require_tensor("mask", mask, "(B, h, T_q, T_k)")
-    if not (mask.is_cpu and query.is_cpu) and mask.device != query.device:
-        raise ValueError(
-            f"mask must be on the device of query, {query.device}; got {describe(mask)}."
-        )
+    refusals.require_tensor("mask", mask, "(B, h, T_q, T_k)")
+    _require_device_of("mask", mask, "query", query)
     B, _, t_q, t_k = scores
     fits = tuple(mask.shape) in ((B, 1, 1, t_k), (t_q, t_k), (B, t_q, t_k)) or (
         mask.ndim == 4
@@ -225,34 +229,6 @@ def require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
             f"or four axes broadcastable to (B, h, T_q, T_k) = {scores}; got {describe(mask)}. "
             f"{CONVENTION}"
         )
-
-
-def _require_no_mask(name: str, x: Tensor) -> None:
-    if x.dtype == torch.bool:
-        raise TypeError(
-            f"{name} must be a floating-point tensor; got {describe(x)}, as a mask is: "
-            f"pass it as mask=…. {CONVENTION}"
-        )
-
-
-def _require_one_length(key: Tensor, value: Tensor) -> None:
-    if key.shape[-2] != value.shape[-2]:
-        raise ValueError(
-            f"key and value must have one length T_k, since every key has its value: "
-            f"got a key {describe(key)} and a value {describe(value)}."
-        )
-
-
-def _require_alike(query: Tensor, name: str, x: Tensor) -> None:
-    if x.dtype != query.dtype:
-        _require_no_mask(name, x)
-        raise TypeError(f"query and {name} must share one dtype: {_got(query, name, x)}")
-    if not (x.is_cpu and query.is_cpu) and x.device != query.device:  # asks less, on a CPU
-        raise ValueError(f"query and {name} must be on one device: {_got(query, name, x)}")
-
-
-def _got(query: Tensor, name: str, x: Tensor) -> str:
-    return f"got a query {describe(query)} and a {name} {describe(x)}."
 
 
 # ---------------------------------------------------------------- rotation, cache and their layer
@@ -268,52 +244,46 @@ def _require_even(name: str, size: int) -> None:
 def require_rotation(x: Any, positions: Any, base: Any) -> None:
     """x (…, T, d_k) of floats, d_k even; positions (T,) integers on its device; base above 0."""
     axes = "(..., T, d_k)"
-    require_floats("x", x, axes)
+    refusals.require_floats("x", x, axes)
     if x.ndim < 2:
         raise ValueError(f"x must have two axes or more, {axes}; got {describe(x)}.")
     _require_even("d_k, the last axis of x,", x.shape[-1])
-    require_axes("positions", positions, 1, "(T,)")
-    if positions.dtype not in IDS:
+    refusals.require_axes("positions", positions, 1, "(T,)")
+    if positions.dtype not in refusals.IDS:
         raise TypeError(f"positions must be integers, int64 or int32; got {describe(positions)}.")
     if positions.shape[0] != x.shape[-2]:  # len would fix T in an export
         raise ValueError(
             f"positions must hold one integer for each of the T = {x.shape[-2]} rows of x; "
             f"got {describe(positions)}."
         )
-    if positions.device != x.device:
-        raise ValueError(
-            f"positions must be on the device of x, {x.device}; got {describe(positions)}."
-        )
-    require_positive("base", base)
+    _require_device_of("positions", positions, "x", x)
+    refusals.require_positive("base", base)
 
 
-def require_layer(
-    d_model: Any, n_heads: Any, n_kv_heads: Any, d_k: Any, bias: Any, rope_base: Any, window: Any
-) -> tuple[int, int, int]:
-    """Sizes that fit each other, and options; d_model, h and d_k as Python's own numbers."""
-    require_sizes(n_heads=n_heads, n_kv_heads=n_kv_heads)
+def require_groups(n_heads: int, n_kv_heads: Any, d_k: int, rope_base: Any, window: Any) -> int:
+    """n_kv_heads, as Python's own number, a divisor of h; and options that fit."""
+    refusals.require_sizes(n_kv_heads=n_kv_heads)
     if n_heads % n_kv_heads:
         raise ValueError(
             f"n_heads must be a multiple of n_kv_heads, so that every head of keys and values "
             f"serves as many query heads; got n_heads = {n_heads} and n_kv_heads = {n_kv_heads}."
         )
-    sizes = require_module(d_model, n_heads, d_k, bias)
     if rope_base is not None:
-        require_positive("rope_base", rope_base)
-        _require_even("d_k", sizes[2])
+        refusals.require_positive("rope_base", rope_base)
+        _require_even("d_k", d_k)
     if window is not None:
-        require_sizes(window=window)
-    return sizes
+        refusals.require_sizes(window=window)
+    return int(n_kv_heads)
 
 
 def require_step(
     layer: Any, x: Any, cache: Any, mask: Any, return_weights: Any, kind: type
 ) -> None:
     """x (B, T_new, d_model) for this layer; a cache (of this kind) and a mask, or None of them."""
-    require_axes("x", x, 3, "(B, T_new, d_model)")
+    refusals.require_axes("x", x, 3, "(B, T_new, d_model)")
     require_tokens_for(plain_weight(layer.w_qkv), layer.d_model, "x", x)
     if cache is not None:
-        require_kind("cache", cache, kind)
+        refusals.require_kind("cache", cache, kind)
         now = backward_pass()
         if cache.length and now not in (-1, cache.backward):
             raise ValueError(
@@ -321,7 +291,7 @@ def require_step(
                 f"{cache.length} tokens from before, and a layer that torch.utils.checkpoint runs "
                 f"again would add its own a second time."
             )
-    require_bool("return_weights", return_weights)
+    refusals.require_bool("return_weights", return_weights)
     if mask is not None:
         B, n_new, _ = x.shape
         n_all = n_new + (0 if cache is None else cache.length)
@@ -340,21 +310,14 @@ def backward_pass() -> int:
 def require_same_layer(first: Any, layer: Any, held: Tensor, new: Tensor) -> None:
     """The cache's keys (B, h_kv, T_held, d_k) and the new ones fit, but for their lengths; and the
     layer is the first that used it, if that is known."""
-    if held.dtype != new.dtype:
-        raise TypeError(f"x must have the dtype of the cache: {_two(held, new)}")
-    if held.device != new.device:
-        raise ValueError(f"x must be on the device of the cache: {_two(held, new)}")
+    _require_like("x", new, "the cache", held)
     if (*held.shape[:2], held.shape[3]) != (*new.shape[:2], new.shape[3]):
         raise ValueError(
             f"x and cache must agree in B, n_kv_heads and d_k; does the cache belong to another "
-            f"layer or batch? {_two(held, new)}"
+            f"layer or batch? {_got('cache of keys', held, 'new key', new)}"
         )
     if first is not None and first is not layer:
         raise ValueError(
             "cache must be used by one layer, the first that used it; got the cache of another "
             "layer. KVCache.for_layers(model) makes one for each."
         )
-
-
-def _two(held: Tensor, new: Tensor) -> str:
-    return f"its keys are {describe(held)}, the new ones {describe(new)}."

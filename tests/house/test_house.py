@@ -124,7 +124,7 @@ def test_what_is_taught_is_small_and_stands_alone(shared_folder):
     """No file of it names the course or imports IPython, which a kernel has loaded anyway."""
     lesson = sorted((HOUSE / "mha_lesson").rglob("*.py"))
     texts = [path.read_text(encoding="utf-8") for path in lesson]
-    assert len(texts) <= 20 and sum(text.count("\n") for text in texts) <= 3980
+    assert len(texts) <= 20 and sum(text.count("\n") for text in texts) <= 3800
     assert not [p.name for p, text in zip(lesson, texts, strict=True) if "mha_course" in text]
     assert not [text for text in texts if re.search(r"^\s*(from|import) IPython", text, re.M)]
     loaded = {*new_process.after(shared_folder, "import mha_lesson")["loaded"]}

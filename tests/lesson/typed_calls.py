@@ -24,11 +24,9 @@ def module(mha: MultiHeadAttention, x: Tensor, flag: bool) -> None:
     assert_type(mha(x), Tensor)
     assert_type(mha(x, x, x, x, return_weights=True), Pair)
     assert_type(mha(x, causal=True, return_weights=flag), Tensor | Pair)
-    assert_type(mha.forward(x, x, return_weights=True), Pair)
 
 
 def layer(grouped: GroupedQueryAttention, x: Tensor, flag: bool) -> None:
     assert_type(grouped(x, KVCache()), Tensor)
     assert_type(grouped(x, mask=x, return_weights=True), Pair)
     assert_type(grouped(x, return_weights=flag), Tensor | Pair)
-    assert_type(grouped.forward(x, return_weights=True), Pair)
