@@ -186,6 +186,12 @@ def batches():
         yield torch.randn(len(lengths), T, D_MODEL), padding_mask(lengths, T)
 
 
+def called_layers():
+    """Each layer as it may be called, an example, and others to try it with."""
+    for kind, how in CALLS:
+        yield Called(MAKERS[kind](), **how), *batches()
+
+
 CALLS = [
     (kind, how)
     for kind, ways in (("taught", ({}, {"causal": True})), ("grouped", ({},)))
@@ -196,9 +202,7 @@ CALLS = [
 
 @torch.no_grad()
 def test_what_is_traced_with_one_mask_serves_another():
-    for kind, how in CALLS:
-        called = Called(MAKERS[kind](), **how)
-        first, *others = batches()
+    for called, first, *others in called_layers():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of sizes that become constants, and of its age
             traced = torch.jit.trace(called, first, check_trace=False)
@@ -218,9 +222,7 @@ def sizes():
 @pytest.mark.long  # imports PyTorch's compiler
 @torch.no_grad()
 def test_one_exported_graph_serves_any_batch_and_length():
-    for kind, how in CALLS:
-        called = Called(MAKERS[kind](), **how)
-        first, *others = batches()
+    for called, first, *others in called_layers():
         graph = torch.export.export(called, first, dynamic_shapes=sizes(), strict=False).module()
         for given in others:
             assert_close(graph(*given), called(*given))
@@ -231,24 +233,15 @@ def test_one_exported_graph_serves_any_batch_and_length():
 def test_both_onnx_exporters_give_what_the_layer_gives(tmp_path, dynamo):
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnx is a maintainer's dependency")
     path = tmp_path / "layer.onnx"
-    for kind, how in CALLS:
-        called = Called(MAKERS[kind](), **how)
-        first, *others = batches()
+    for called, first, *others in called_layers():
         if dynamo:
             which = {"dynamic_shapes": sizes()}
         else:
             which = {"dynamic_axes": dict(zip(("x", "mask"), AXES, strict=True))}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.onnx.export(
-                called,
-                first,
-                path,
-                input_names=["x", "mask"],
-                dynamo=dynamo,
-                verbose=False,
-                **which,
-            )
+            which |= {"input_names": ["x", "mask"], "dynamo": dynamo, "verbose": False}
+            torch.onnx.export(called, first, path, **which)
         session = onnxruntime.InferenceSession(path)
         for x, mask in (first, *others):
             found = session.run(None, {"x": x.numpy(), "mask": mask.numpy()})

@@ -60,17 +60,18 @@ def test_found_leaves_out_itself_and_the_ends():
     assert w[1, 1] == 0.2, "the weights themselves must not change"
 
 
-def test_best_offset():
-    assert heads.best_offset([(1, 2), (3, 4), (5, 7), (6, 3)]) == (1, 0.5)
-    assert heads.best_offset([(4, 3), (7, 6), (2, 3)]) == (-1, 2 / 3)
-
-
 @pytest.mark.parametrize(
-    ("links", "nearest"),
-    [([(7, 1), (1, 3)], 2), ([(0, 4), (4, 0)], 4), ([(0, 5), (5, 0)], 5), ([(7, 6), (6, 8)], -1)],
+    ("links", "best"),
+    [
+        ([(1, 2), (3, 4), (5, 7), (6, 3)], (1, 0.5)),
+        ([(4, 3), (7, 6), (2, 3)], (-1, 2 / 3)),
+        ([(7, 1), (1, 3)], (2, 0.5)),  # of equal ones the nearest, of two as near the one after
+        ([(0, 4), (4, 0)], (4, 0.5)),
+        ([(7, 6), (6, 8)], (-1, 0.5)),
+    ],
 )
-def test_of_equal_offsets_the_nearest_is_best_whatever_their_order(links, nearest):
-    assert heads.best_offset(links) == heads.best_offset(links[::-1]) == (nearest, 0.5)
+def test_best_offset_whatever_the_order_of_links(links, best):
+    assert heads.best_offset(links) == heads.best_offset(links[::-1]) == best
 
 
 def test_prefers():

@@ -6,13 +6,15 @@ import math
 import random
 import re
 import struct
+import subprocess
+import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mha_lesson import smollm, text
+from mha_lesson import rotate, smollm, text
 from mha_lesson.weights import WeightsMissing
 
 SIZES = {"N_LAYERS": 2, "D_MODEL": 96, "N_HEADS": 6, "N_KV_HEADS": 2, "D_HIDDEN": 160}
@@ -154,12 +156,11 @@ def test_it_computes_what_the_file_describes(published, model):
 
 
 def test_every_number_of_the_file_is_read_exactly(published, model):
-    _, numbers = smollm.read_gguf(published[0])
-    assert torch.equal(numbers["words"].double(), published[1]["token_embd"].float().double())
+    assert torch.equal(model.words.double(), published[1]["token_embd"].float().double())
     names = {"up": "ffn_up", "attention.w_o": "attn_output", "norm_1": "attn_norm"}
     for ours, theirs in names.items():
-        exact = published[1][f"blk.1.{theirs}"]
-        assert (numbers[f"layers.1.{ours}.weight"].double() - exact).abs().max() < 1e-6
+        numbers, exact = model.layers[1].get_submodule(ours).weight, published[1][f"blk.1.{theirs}"]
+        assert (numbers.double() - exact).abs().max() < 1e-6
 
 
 # ---------------------------------------------------------------- its use
@@ -194,25 +195,21 @@ class Own(nn.Module):
 
     def __init__(self, d_model, n_heads, n_kv_heads, base):
         super().__init__()
-        self.h, self.h_kv, self.d_k, self.base = n_heads, n_kv_heads, d_model // n_heads, base
-        self.w_q, self.w_o = (nn.Linear(d_model, d_model, bias=False) for _ in range(2))
-        self.w_k, self.w_v = (
-            nn.Linear(d_model, n_kv_heads * self.d_k, bias=False) for _ in range(2)
+        self.h, self.h_kv, self.base, d_kv = (
+            n_heads,
+            n_kv_heads,
+            base,
+            d_model * n_kv_heads // n_heads,
         )
+        self.w_q, self.w_o = (nn.Linear(d_model, d_model, bias=False) for _ in range(2))
+        self.w_k, self.w_v = (nn.Linear(d_model, d_kv, bias=False) for _ in range(2))
 
     def forward(self, x, cache=None):
         q = self.w_q(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
         k, v = (w(x).unflatten(-1, (self.h_kv, -1)).transpose(1, 2) for w in (self.w_k, self.w_v))
         n_old = 0 if cache is None else cache[0].shape[2]
-        half = torch.arange(self.d_k // 2)
-        angle = torch.arange(n_old, n_old + x.shape[1])[:, None] * self.base ** (-half / len(half))
-        cos, sin = angle.cos(), angle.sin()
-
-        def turn(y):
-            a, b = y.chunk(2, dim=-1)
-            return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-        q, k = turn(q), turn(k)
+        at = torch.arange(n_old, n_old + x.shape[1])
+        q, k = rotate(q, at, self.base), rotate(k, at, self.base)
         if cache is not None:
             k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
         blocked = torch.ones(x.shape[1], k.shape[2]).triu(n_old + 1).bool()
@@ -241,28 +238,24 @@ class Narrow(Own):
         return super().forward(x, cache)[0][..., :5], None
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "told"),
-    [
-        (lambda *_: nn.Linear(3, 3), ValueError, "w_q must be nn.Linear"),
-        (lambda d, h, *_: Own(d, h, h, 1.0), ValueError, r"w_k must be nn.Linear \(32, 96\)"),
-        (NoCache, TypeError, r"must give \(output, cache\)"),
-        (Narrow, ValueError, r"output must be \(1, 1, 96\)"),
-    ],
-)
-def test_what_does_not_fit_in_a_layer_is_said(model, make, error, told):
-    with pytest.raises(error, match=told):
-        model.with_attention(make)(model.encode("x"))
+class SharesNone(Own):
+    def __init__(self, d_model, n_heads, *_):
+        super().__init__(d_model, n_heads, n_heads, 1.0)
 
 
 def test_bad_arguments_are_refused(model):
+    ids = model.encode("x")
     for call, told in (
         (lambda: model.encode(""), "text must be 1 to 8192 pieces"),
         (lambda: model(torch.tensor([[len(TOKENS)]])), "ids must lie between"),
-        (lambda: model(model.encode("x"), [None]), "caches must be 2"),
+        (lambda: model(ids, [None]), "caches must be 2"),
         (lambda: [*model.write("x", -1)], "n_more must be"),
         (lambda: [*model.write("x", 1, -1.0)], "temperature must be"),
         (lambda: smollm.choose(torch.zeros(3), math.nan), "temperature must be"),
+        (lambda: model.with_attention(lambda *_: nn.Linear(3, 3)), "w_q must be nn.Linear"),
+        (lambda: model.with_attention(SharesNone), r"w_k must be nn.Linear \(32, 96\)"),
+        (lambda: model.with_attention(NoCache)(ids), r"must give \(output, cache\)"),
+        (lambda: model.with_attention(Narrow)(ids), r"output must be \(1, 1, 96\)"),
     ):
         with pytest.raises((TypeError, ValueError), match=told):
             call()
@@ -293,6 +286,21 @@ def real():
         return smollm.load()
     except WeightsMissing as missing:
         pytest.skip(str(missing))
+
+
+PEAK = """
+from mha_lesson import smollm
+def peak():
+    return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) * 1024
+before, model = peak(), smollm.load()
+print((peak() - before) / sum(4 * p.numel() for p in model.parameters()))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_loading_takes_hardly_more_memory_than_the_numbers(real):
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 1.15
 
 
 def test_the_capital_of_france(real):

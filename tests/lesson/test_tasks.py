@@ -38,12 +38,8 @@ def test_text_windows_are_pieces_of_the_text():
     windows = next(text_batches(TEXT, 31, 13))
     starts = windows[:, 0] // 7
     assert torch.equal(windows, TEXT[starts[:, None] + torch.arange(13)])
-    assert len(set(starts.tolist())) > 10
-
-
-def test_every_window_of_the_text_can_come():
     starts = torch.cat([w[:, 0] for w in islice(text_batches(TEXT, 50, 97), 5)]) // 7
-    assert set(starts.tolist()) == {0, 1, 2, 3, 4}
+    assert set(starts.tolist()) == {0, 1, 2, 3, 4}, "every window can come"
 
 
 @pytest.mark.parametrize(

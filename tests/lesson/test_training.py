@@ -34,6 +34,18 @@ def short_run(n_steps=5, seed=0, **settings):
     return train(model, batches, predict_next, n_steps=n_steps, learning_rate=1e-2, **settings)
 
 
+def interrupted(loss, call):
+    """The loss, but for its nth call, which is interrupted."""
+    calls = iter(range(call - 1))
+
+    def stopped(*args):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return loss(*args)
+
+    return stopped
+
+
 class TestTrain:
     @pytest.mark.parametrize("decay", [True, False])
     def test_equals_adam_written_out(self, decay):
@@ -75,23 +87,10 @@ class TestTrain:
         assert before == pytest.approx([run.losses[step] for step in (0, 3, 6)])
 
     def test_an_interrupt_keeps_the_run(self, capsys):
-        def loss(model, batch):
-            calls.append(None)
-            if len(calls) == 4:
-                raise KeyboardInterrupt
-            return predict_next(model, batch)
-
-        calls = []
         torch.manual_seed(0)
-        run = train(
-            RepeatModel(7, 5, 6, 2),
-            repeat_batches(3, 5, 7),
-            loss,
-            n_steps=9,
-            learning_rate=1e-2,
-            decay=False,
-            snapshot_every=2,
-        )
+        model, batches = RepeatModel(7, 5, 6, 2), repeat_batches(3, 5, 7)
+        how = {"n_steps": 9, "learning_rate": 1e-2, "decay": False, "snapshot_every": 2}
+        run = train(model, batches, interrupted(predict_next, 4), **how)
         assert not run.finished and run.losses == short_run(3, decay=False).losses
         assert sorted(run.snapshots) == [0, 2, 3]
         assert "Stopped after 3 of 9 steps" in capsys.readouterr().out
@@ -140,28 +139,17 @@ class TestTwoSides:
             torch.testing.assert_close(loss, torch.stack(losses).mean())
 
     def test_accuracy_of_a_model_that_always_repeats_the_left_letter(self):
-        class Left(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.unused = torch.nn.Parameter(torch.zeros(1))
-
+        class Left(torch.nn.Linear):  # whose parameters play no part
             def forward(self, letters):
                 scores = F.one_hot(letters.roll(1, dims=1), 16).float()
                 return torch.stack([scores, scores], dim=2)
 
         answers = both_sides(LETTERS)
         same = (answers[..., 0] == answers[..., 1]).float().mean().item()
-        assert side_accuracy(Left(), LETTERS) == pytest.approx((1.0, same, 0.0))
+        assert side_accuracy(Left(1, 1), LETTERS) == pytest.approx((1.0, same, 0.0))
 
     def test_an_interrupt_keeps_the_finished_runs(self, monkeypatch, capsys):
-        def loss(model, letters):
-            calls.append(None)
-            if len(calls) == 8:
-                raise KeyboardInterrupt
-            return two_sides_loss(model, letters)
-
-        calls = []
-        monkeypatch.setattr("mha_lesson.training.two_sides_loss", loss)
+        monkeypatch.setattr("mha_lesson.training.two_sides_loss", interrupted(two_sides_loss, 8))
         runs = two_sides_runs(1, range(5), n_steps=3)
         assert len(runs) == 2 and all(run.finished for run in runs)
         assert "Stopped after 1 of 3" in capsys.readouterr().out
@@ -173,15 +161,12 @@ class TestTwoSides:
             first = two_sides_loss(fresh, next(letter_batches(seed=seed))).item()
             assert run.losses == pytest.approx([first])
 
-    def test_another_default_device_changes_nothing(self):
+    def test_another_default_device_changes_nothing_and_no_random_number_is_taken(self):
+        state = torch.random.get_rng_state()
         [run] = two_sides_runs(2, [7], n_steps=2)
         with torch.device("meta"):
             [elsewhere] = two_sides_runs(2, [7], n_steps=2)
         assert elsewhere.losses == run.losses
-
-    def test_leaves_no_trace_in_the_random_state(self):
-        state = torch.random.get_rng_state()
-        two_sides_runs(1, [7], n_steps=2)
         assert torch.equal(state, torch.random.get_rng_state())
 
 
@@ -202,65 +187,54 @@ class TestAskingTheHeads:
             rows = slice(12, None) if "w_qkv" in name else slice(None)
             assert torch.equal(uniform.state_dict()[name][rows], tensor[rows])
 
-    def test_uniform_attention_stays_uniform_while_the_rest_learns(self):
+    @pytest.mark.parametrize("bias", [True, False])
+    def test_uniform_attention_stays_uniform_while_the_rest_learns(self, bias):
         torch.manual_seed(0)
-        uniform = with_uniform_attention(LanguageModel(7, 5, 6, 3))
-        before = copy.deepcopy(uniform.attention)
-        settings = {"n_steps": 5, "learning_rate": 1e-2}
-        train(uniform, repeat_batches(3, 5, 7), predict_next, **settings)
+        model = LanguageModel(7, 5, 6, 3)
+        model.attention = MultiHeadAttention(6, 3, bias=bias)
+        uniform = with_uniform_attention(model)
+        before = copy.deepcopy(uniform.attention.w_qkv)
+        train(uniform, repeat_batches(3, 5, 7), predict_next, n_steps=5, learning_rate=1e-2)
         for ours, old in zip(
-            uniform.attention.w_qkv.parameters(), before.w_qkv.parameters(), strict=True
+            uniform.attention.w_qkv.parameters(), before.parameters(), strict=True
         ):
             assert (ours[:12] == 0).all() and not torch.equal(ours[12:], old[12:])
 
-    def test_uniform_attention_without_biases(self):
-        mha = MultiHeadAttention(6, 2, bias=False)
-        weights = with_uniform_attention(mha)(torch.randn(3, 5, 6), return_weights=True)[1]
-        torch.testing.assert_close(weights, torch.full((3, 2, 5, 5), 0.2))
-
     def test_a_silent_head_is_one_left_out_of_the_sum(self):
-        class Two(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.first, self.second = (MultiHeadAttention(6, 3) for _ in range(2))
-
-        model, x = Two(), torch.randn(2, 5, 6)
-        silent = silence_head(model, 1, layer=1)
-        assert torch.equal(silent.first(x), model.first(x))
-        attention = model.second
+        model, x = (
+            torch.nn.ModuleList(MultiHeadAttention(6, 3) for _ in range(2)),
+            torch.randn(2, 5, 6),
+        )
+        silent, attention = silence_head(model, 1, layer=1), model[1]
+        assert torch.equal(silent[0](x), model[0](x))
         q, k, v = attention.w_qkv(x).chunk(3, dim=-1)
         expected = attention.w_o.bias.expand(2, 5, 6).clone()
         for head in (0, 2):
             own = slice(2 * head, 2 * head + 2)
             scores = q[..., own] @ k[..., own].mT / math.sqrt(2)
             expected += scores.softmax(-1) @ v[..., own] @ attention.w_o.weight[:, own].T
-        torch.testing.assert_close(silent.second(x), expected)
+        torch.testing.assert_close(silent[1](x), expected)
         assert not torch.allclose(attention(x), expected)
 
     @pytest.mark.plain
     def test_a_head_that_is_not_there_is_named(self):
-        with pytest.raises(ValueError, match=r"^head must lie between 0 and 3; got 4\.$"):
+        with pytest.raises(ValueError, match=r"^head must be a whole number from 0 to 3; got 4\.$"):
             silence_head(RepeatModel(), 4)
 
     @pytest.mark.plain
-    @pytest.mark.parametrize(
-        ("changed", "made_of"),
-        [
+    def test_weights_made_from_others_are_not_written_into(self):
+        for changed, made_of in (
             (lambda layer: prune.l1_unstructured(layer, "weight", 6), "bias, weight_orig"),
             (parametrizations.weight_norm, "bias, parametrizations.weight.original0"),
             (lambda layer: parametrizations.weight_norm(layer, "bias", None), "weight"),
-        ],
-        ids=["pruned", "parametrised", "its bias"],
-    )
-    def test_weights_made_from_others_are_not_written_into(self, changed, made_of):
-        model = RepeatModel()
-        changed(model.attention.w_o)
-        with pytest.raises(ValueError, match=f"^model must .* its w_o as .* {made_of}"):
-            silence_head(model, 0)
-        model = RepeatModel()
-        changed(model.attention.w_qkv)
-        with pytest.raises(ValueError, match=f"^model must .* its w_qkv as .* {made_of}"):
-            with_uniform_attention(model)
+        ):
+            for name, call in (
+                ("w_o", lambda model: silence_head(model, 0)),
+                ("w_qkv", with_uniform_attention),
+            ):
+                changed(getattr((model := RepeatModel()).attention, name))
+                with pytest.raises(ValueError, match=f"^model must .* its {name} as .* {made_of}"):
+                    call(model)
 
     @pytest.mark.parametrize("offsets", [(-3, 0, 2), (-1,), (0,), (1,), (2, 4), (-1, -5), (10,)])
     def test_weight_by_offset_against_a_loop(self, offsets):
