@@ -22,6 +22,7 @@
 """
 
 import gc
+import json
 import os
 import random
 import sys
@@ -31,6 +32,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -178,10 +180,35 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
         with FileLock(root / f"{name}.lock"):
             if not (root / name).exists():
                 unfinished = root / f"{name}.part"
-                unfinished.mkdir()
+                unfinished.mkdir(exist_ok=True)
                 make(unfinished)
                 unfinished.rename(root / name)
         return root / name
+
+    return folder_of
+
+
+@pytest.fixture(scope="session")
+def site_of(shared_folder: Callable[..., Path]) -> Callable[..., Path]:
+    """`site_of(published)`: a site of that model's files, its script, what it is told, and a page.
+
+    Skips where the weights are not installed.
+    """
+    from mha_lesson.weights import WeightsMissing
+
+    def folder_of(module: ModuleType) -> Path:
+        def write(folder: Path) -> None:
+            about = module.write(folder)
+            (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+            (folder / module.SCRIPT).write_text(module.script(about), encoding="utf-8")
+            loads = f"<title>t</title><script src={module.SCRIPT}></script>"
+            page = f"<!doctype html><meta charset=utf-8>{loads}"
+            (folder / "index.html").write_text(page, encoding="utf-8")
+
+        try:
+            return shared_folder(f"site of {module.__name__}", write)
+        except WeightsMissing as missing:
+            pytest.skip(str(missing))
 
     return folder_of
 

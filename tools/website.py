@@ -51,7 +51,7 @@ README_SECTIONS = ("The course", "Begin", "Licence")
 HEAD = """# Cut a word. What does the model say now?
 
 <p class="lead">Attention lets a word take from the others what it needs. The wider a ribbon, the
-more the last word takes; from that a model writes the next one.</p>"""
+more the last word takes. From that, a model writes the next word.</p>"""
 BEGIN = (
     '<p class="begin"><a href="notebooks/00_start_here.ipynb">Begin at notebook 0</a> '
     '<a href="notebooks/01_scaled_dot_product_attention.ipynb">Go on to notebook 1</a></p>'
@@ -329,7 +329,14 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
         write_pages(folder, site)  # while the states are made
         for name, script in zip(names, scripts, strict=True):
             (folder / f"{name}.js").write_text(script.result(), encoding="utf-8")
-        shared = live.script() + offer(folder, model, heads) + offer_writer(folder, writer)
+        typed, asked = told(model, "a sentence"), told(writer, "a prompt")
+    if typed:
+        (folder / published.SCRIPT).write_text(published.script(typed), encoding="utf-8")
+    if typed and heads:
+        (folder / published.NAME / "heads.js").write_bytes(heads.result())
+    if asked:
+        (folder / writing.SCRIPT).write_text(writing.script(asked), encoding="utf-8")
+    shared = live.script() + writing.offers(typed, asked)
     (folder / "explore.js").write_text(shared, encoding="utf-8")
     style = "\n".join([live.THEME["scale"], CODE, asset("site.css"), asset("folds.css")])
     (folder / "page.css").write_text(style, encoding="utf-8")
@@ -340,33 +347,13 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def offer(folder: Path, model: Future[dict[str, Any]] | None, heads: Future[bytes] | None) -> str:
-    """Writes the script of the published model, and gives what asks for it; "" without weights."""
+def told(model: Future[dict[str, Any]] | None, text: str) -> dict[str, Any] | None:
+    """What is told of a model's files; None where its weights are not installed."""
     try:
-        about = model.result() if model else None
+        return model.result() if model else None
     except WeightsMissing as missing:
-        print(f"Nobody can type a sentence on this site: {missing}")
-        about = None
-    if about is None:
-        return ""
-    (folder / "typed.js").write_text(published.script(about), encoding="utf-8")
-    if heads:
-        path = folder / published.NAME / "heads.js"
-        path.write_bytes(heads.result())
-    return published.offer(about)
-
-
-def offer_writer(folder: Path, writer: Future[dict[str, Any]] | None) -> str:
-    """Writes the script of the model that writes, and gives what asks for it, or ""."""
-    try:
-        about = writer.result() if writer else None
-    except WeightsMissing as missing:
-        print(f"Nobody can type a prompt on this site: {missing}")
-        about = None
-    if about is None:
-        return ""
-    (folder / "writing.js").write_text(writing.script(about), encoding="utf-8")
-    return writing.offer(about)
+        print(f"Nobody can type {text} on this site: {missing}")
+        return None
 
 
 def add_description(soup: BeautifulSoup) -> None:

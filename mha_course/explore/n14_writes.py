@@ -188,7 +188,7 @@ def _answer(view: LiveView, asked: dict[str, Any], _buffers: Any) -> None:
         for told in answers(**asked):
             view.send(turn | told)
     except (ValueError, WeightsMissing) as error:
-        view.send(turn | {"kind": "error", "text": str(error), "again": False})
+        view.send(turn | {"kind": "error", "text": str(error)})
 
 
 def answers(

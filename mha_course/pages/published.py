@@ -24,6 +24,7 @@ POSITIONS = 128  # tokens of the longest text that a page takes
 # The folder: another model, another name.
 NAME = f"model-{pretrained.PACKAGE.sha256[pretrained.WEIGHTS][:12]}"
 SCRIPTS = Path(__file__).with_name("model")
+SCRIPT = "typed.js"  # on the site
 # Its name, its bytes, and its tensors: each with how many bytes stay, and how many float16 follow.
 File = tuple[str, bytes, list[tuple[str, int, int]]]
 
@@ -36,8 +37,7 @@ def write(folder: Path) -> dict[str, Any]:
     """
     about = put(folder / NAME, _files(pretrained.load())) | {"shard": SHARD}
     words = sum(size for name, size in about["sizes"].items() if name.startswith("words-"))
-    size = sum(about["sizes"].values())
-    return about | {"bytes": size - words, "all": size}
+    return about | {"bytes": about["all"] - words}
 
 
 def put(folder: Path, files: Iterator[File]) -> dict[str, Any]:
@@ -47,18 +47,12 @@ def put(folder: Path, files: Iterator[File]) -> dict[str, Any]:
     for name, raw, tensors in files:
         parts[name] = tensors
         sizes[name] = (folder / f"{name}.js").write_bytes(handed_on(name, raw))
-    return {"folder": folder.name, "parts": parts, "sizes": sizes}
+    return {"folder": folder.name, "parts": parts, "sizes": sizes, "all": sum(sizes.values())}
 
 
 def pictures() -> bytes:
     """The file for `folder / NAME` with the pictures that typed sentences fill."""
     return handed_on("heads", live.whole(n08_real_heads.places().pack()))
-
-
-def offer(about: dict[str, Any]) -> str:
-    """What asks for the script of the model where a sentence may be typed."""
-    words = f"Type your own: get the model, {about['bytes'] / 1e6:.0f} MB"
-    return f"window.mhaOffer = {json.dumps(words)};\n{bundle(SCRIPTS / 'offer.js')}"
 
 
 def handed_on(name: str, raw: bytes) -> bytes:

@@ -20,6 +20,7 @@ from mha_lesson import smollm
 
 SHARD = 1024  # words in a file
 PROMPT = 8  # such files that a prompt of a dozen words asks for: of 400 in data/'s novel none more
+SCRIPT = "writing.js"  # on the site
 NAME = f"model-{smollm.SHA256[smollm.FILE][:12]}"
 LAYER = {  # what the script calls the parts of a layer, each of rows one below the other
     "before": ["norm_1"],
@@ -44,12 +45,16 @@ def write(folder: Path) -> dict[str, Any]:
     return about | {"shard": SHARD, "first": first}
 
 
-def offer(about: dict[str, Any]) -> str:
-    """What makes `window.mhaWriter`, with the bytes that it would fetch: see model/writing.js."""
-    sizes = about["sizes"]
-    first = sizes["merges"] + sizes["layer-0"] + PROMPT * sizes["words-0"]
-    said = json.dumps({"first": first, "all": sum(sizes.values())})
-    return f"window.mhaWriterSizes = {said};\n{bundle(SCRIPTS / 'on_request.js')}"
+def offers(typed: dict[str, Any] | None, writer: dict[str, Any] | None) -> str:
+    """What offers the models of which `write`, here and in `published`, has told this."""
+    said: dict[str, Any] = {}
+    if typed:
+        said["typed"] = f"Type your own: get the model, {typed['bytes'] / 1e6:.0f} MB"
+    if writer:
+        sizes = writer["sizes"]
+        first = sizes["merges"] + sizes["layer-0"] + PROMPT * sizes["words-0"]
+        said["writer"] = {"first": first, "all": writer["all"]}
+    return f"window.mhaOffers = {json.dumps(said)};\n{bundle(SCRIPTS / 'offer.js')}"
 
 
 def script(about: dict[str, Any]) -> str:

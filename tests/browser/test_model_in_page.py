@@ -38,27 +38,17 @@ MORE = (
     "café au lait", "How do I reset my password?", "I can't log in.", "Stop!",
     "The sun, the moon and the stars.", "word " * 40,
 )  # fmt: skip
-PAGE = "<!doctype html><meta charset=utf-8><title>t</title><script src=model.js></script>"
 PLAIN = "WebAssembly.validate = () => false"  # what a browser without SIMD says
 OPEN = "async () => { window.m = (await mhaTyped).model; await m.open(); return m.memory.simd; }"
 PASS = """async (text) => {
   const s = await m.sentence(text);
-  return [s.labels, s.all.weights.map((w) => [...w]), [...s.last]];
+  return [s.labels, s.all.weights.map((w) => [...w]), [...s.all.states.at(-1)]];
 }"""
 
 
-@pytest.fixture(scope="module")
-def folder(shared_folder):
-    def write(place) -> None:
-        about = published.write(place)
-        (place / "model.js").write_text(published.script(about), encoding="utf-8")
-        (place / "index.html").write_text(PAGE, encoding="utf-8")
-
-    try:
-        pretrained.weights_path()
-    except pretrained.WeightsMissing as missing:
-        pytest.skip(str(missing))
-    return shared_folder("published model", write)
+@pytest.fixture
+def folder(site_of):
+    return site_of(published)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +168,8 @@ def test_a_file_that_does_not_come_is_said_and_asked_for_again(tab, folder):
 
 def test_all_words_once_and_no_file_is_asked_for_again(opened):
     page, _ = opened()
-    assert page.evaluate("async () => { await m.words(); return m.memory.coming.size; }") == 259
+    page.evaluate("m.open(undefined, m.parts)")
+    assert page.evaluate("m.memory.coming.size") == 259
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate("async () => { await m.sentence('Zebras hydroxylate quickly.'); }")

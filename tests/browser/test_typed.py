@@ -1,6 +1,8 @@
 """A sentence of one's own in a page: the field, a lost network, the picture, and saving it."""
 
+import json
 import re
+import shutil
 from collections import Counter
 from xml.etree import ElementTree
 
@@ -11,7 +13,7 @@ from screen import await_caption, middle, view
 
 import website
 from mha_course.explore import n00_cut, n08_real_heads, own_class
-from mha_course.pages import published
+from mha_course.pages import published, writing
 from mha_course.pictures import live
 from mha_lesson import pretrained
 from mha_lesson.text import SENTENCE
@@ -21,18 +23,19 @@ EXPLORER = "#explore-real_heads"
 
 
 @pytest.fixture(scope="module")
-def page_with_model(shared_folder):
+def page_with_model(shared_folder, site_of):
     """A page with one stored sentence, and room for typed ones of up to six tokens."""
+    site = site_of(published)
 
     def write(place) -> None:
         explorer = n08_real_heads.real_heads()
         explorer.reach["text"] = lambda **_: [SENTENCE]
-        about = published.write(place)
+        shutil.copytree(site, place, dirs_exist_ok=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(n08_real_heads, "MOST_TYPED", 6)
             (place / published.NAME / "heads.js").write_bytes(published.pictures())
-        (place / "typed.js").write_text(published.script(about), encoding="utf-8")
-        scripts = live.script() + published.offer(about)
+        about = json.loads((site / "about.json").read_text("utf-8"))
+        scripts = live.script() + writing.offers(about, None)
         inside = f'<main id="explore-real_heads"></main><script>{scripts}'
         for name, made in (("page", explorer), ("cut", n00_cut.cut(offered=1))):
             with pytest.MonkeyPatch.context() as patch:
@@ -41,10 +44,6 @@ def page_with_model(shared_folder):
             page = f"<!doctype html><meta charset=utf-8><title>t</title>{inside}{states}</script>"
             (place / f"{name}.html").write_text(page, encoding="utf-8")
 
-    try:
-        pretrained.weights_path()
-    except pretrained.WeightsMissing as missing:
-        pytest.skip(str(missing))
     return shared_folder("typed", write) / "page.html"
 
 

@@ -137,7 +137,7 @@ def test_a_kernel_tells_what_a_page_hears(monkeypatch):
     n14_writes._answer(
         type("View", (), {"send": staticmethod(told.append)}), {"prompt": "x", "turn": 3}, []
     )
-    assert told == [{"turn": 3, "kind": "error", "text": "get them", "again": False}]
+    assert told == [{"turn": 3, "kind": "error", "text": "get them"}]
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """The published models' files beside the pages, and the kernel that its source makes."""
 
+import json
 import re
 from pathlib import Path
 
@@ -14,13 +15,10 @@ HANDED_ON = re.compile(rb'mhaPart\("(.+?)","(.*)"\);\n', re.S)
 ESCAPED = {b"\\n": b"\n", b"\\r": b"\r"}
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    try:
-        return folder, published.write(folder)
-    except pretrained.WeightsMissing as missing:
-        pytest.skip(str(missing))
+@pytest.fixture
+def written(site_of):
+    folder = site_of(published)
+    return folder, json.loads((folder / "about.json").read_text("utf-8"))
 
 
 def handed_on(path: Path) -> bytes:

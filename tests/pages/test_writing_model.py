@@ -1,5 +1,7 @@
 """The files of the published writing model: every number of it, and its tokens."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -7,16 +9,12 @@ from test_published import handed_on
 
 from mha_course.pages import writing
 from mha_lesson import smollm
-from mha_lesson.weights import WeightsMissing
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    try:
-        return folder, writing.write(folder)
-    except WeightsMissing as missing:
-        pytest.skip(str(missing))
+@pytest.fixture
+def written(site_of):
+    folder = site_of(writing)
+    return folder, json.loads((folder / "about.json").read_text("utf-8"))
 
 
 def numbers(raw: bytes, n_whole: int, n_factors: int) -> np.ndarray:

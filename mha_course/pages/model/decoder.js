@@ -3,7 +3,7 @@
 import { add, Heads, norm } from "./rows.js";
 
 export const d_model = 576, N_LAYERS = 30, MOST = 256; // tokens of a text, written ones too
-const h = 9, h_kv = 3, d_k = 64, d_kv = h_kv * d_k, WIDTH = d_model + 2 * d_kv, INNER = 1536;
+const h = 9, h_kv = 3, d_k = 64, d_kv = h_kv * d_k, INNER = 1536;
 const BASE = 100_000, EPS = 1e-5, ROWS = 32; // of the rotation; below a norm's root; rows that are multiplied at once
 
 // Turns each head of a row by its position: number i goes with i + d_k / 2.
@@ -19,13 +19,11 @@ function rotate(row, position) {
 }
 
 export class Decoder {
-  // `memory` has the weights; keys, values and what is computed lie behind them.
+  // `memory` has the weights; the cache, a row of keys and values for each token, and what is computed lie behind them.
   constructor(memory) {
     this.memory = memory;
-    for (const [name, length] of Object.entries({
-      keys: N_LAYERS * MOST * d_kv, values: N_LAYERS * MOST * d_kv, query: d_model,
-      x: ROWS * 2 * INNER, y: ROWS * 2 * INNER, two: 4 * INNER, sums: INNER,
-    })) this[name] = memory.take(4 * length);
+    const rows = ROWS * 2 * INNER, sizes = { cache: N_LAYERS * MOST * 2 * d_kv, query: d_model, x: rows, y: rows };
+    for (const [name, n] of Object.entries({ ...sizes, scratch: 2 * INNER })) this[name] = memory.take(4 * n);
     this.heads = new Heads(memory, { h, h_kv, d_k, most: MOST });
   }
 
@@ -49,19 +47,16 @@ export class Decoder {
 
   // All heads' contexts, (T, d_model), and the last row's weights.
   attend(qkv, start, l, cuts) {
-    const { memory, query } = this, contexts = new Float32Array(qkv.length / WIDTH * d_model);
-    const [keys, values] = [this.keys, this.values].map((at) => at + 4 * l * MOST * d_kv);
+    const { memory, query } = this, width = d_model + 2 * d_kv, T = qkv.length / width, step = 4 * 2 * d_kv;
+    const contexts = new Float32Array(T * d_model), keys = this.cache + l * MOST * step;
     let one;
-    for (let at = 0, n = start; at < qkv.length; at += WIDTH, n++) {
-      const row = qkv.subarray(at, at + WIDTH), put = (place, ...ends) => {
-        memory.floats(place, ends[1] - ends[0]).set(row.subarray(...ends));
-      };
-      rotate(row.subarray(0, d_model + d_kv), n);
-      put(query, 0, d_model);
-      put(keys + 4 * n * d_kv, d_model, d_model + d_kv);
-      put(values + 4 * n * d_kv, d_model + d_kv, WIDTH);
-      one = this.heads.row(query, keys, values, 4 * d_kv, n + 1, cuts);
-      contexts.set(one.context, (n - start) * d_model);
+    for (let t = 0; t < T; t++) {
+      const row = qkv.subarray(t * width, (t + 1) * width), position = start + t;
+      rotate(row.subarray(0, d_model + d_kv), position);
+      memory.floats(query, d_model).set(row.subarray(0, d_model));
+      memory.floats(keys + position * step, 2 * d_kv).set(row.subarray(d_model));
+      one = this.heads.row(query, keys, keys + 4 * d_kv, step, position + 1, cuts);
+      contexts.set(one.context, t * d_model);
     }
     return { contexts, weights: one.weights };
   }
@@ -73,8 +68,8 @@ export class Decoder {
     for (let t = 0; t < T; t += ROWS) {
       const rows = Math.min(ROWS, T - t), fours = Math.ceil(rows / 4) * 4;
       memory.floats(this.x, rows * m).set(x.subarray(t * m, (t + rows) * m));
-      if (rows === 1) memory.kernel.one(this.x, m, raw, halves, n, this.y, this.sums);
-      else memory.kernel.many(this.x, fours, m, raw, halves, n, this.y, this.two);
+      if (rows === 1) memory.kernel.one(this.x, m, raw, halves, n, this.y, this.scratch);
+      else memory.kernel.many(this.x, fours, m, raw, halves, n, this.y, this.scratch);
       y.set(memory.floats(this.y, rows * n), t * n);
     }
     return y;

@@ -7,26 +7,22 @@ const h = 12, EPS = 1e-12, WIDE = 4 * d_model, STEP = 4 * 3 * d_model; // the fe
 
 // x · Φ(x); the error function after Abramowitz and Stegun, 7.1.26, right to 1.5e-7.
 function gelu(x) {
-  for (let i = 0; i < x.length; i++) {
-    const z = Math.abs(x[i]) * Math.SQRT1_2, t = 1 / (1 + 0.3275911 * z);
+  return x.map((v) => {
+    const z = Math.abs(v) * Math.SQRT1_2, t = 1 / (1 + 0.3275911 * z);
     const tail = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t
       * Math.exp(-z * z);
-    x[i] *= x[i] < 0 ? tail / 2 : 1 - tail / 2;
-  }
-  return x;
+    return v * (v < 0 ? tail / 2 : 1 - tail / 2);
+  });
 }
 
 export class Encoder {
   // `memory` has the weights; what is computed lies behind them. `most`: tokens of the longest text.
   constructor(memory, most) {
-    this.memory = memory;
-    [this.x, this.y] = [memory.take(4 * most * WIDE), memory.take(4 * most * WIDE)];
-    this.heads = new Heads(memory, { h, h_kv: h, d_k: d_model / h, most });
+    const rows = 4 * most * WIDE, heads = new Heads(memory, { h, h_kv: h, d_k: d_model / h, most });
+    Object.assign(this, { memory, heads, x: memory.take(rows), y: memory.take(rows) });
   }
 
-  norm(x, name) {
-    return norm(x, EPS, ...["weight", "bias"].map((kind) => this.memory.tensor(`${name}.${kind}`)));
-  }
+  norm(x, name) { return norm(x, EPS, this.memory.tensor(`${name}.weight`), this.memory.tensor(`${name}.bias`)); }
 
   // x (T, m) through a matrix of the model and its bias, (T, n); it stands at `y`, too.
   linear(x, name) {
@@ -45,8 +41,7 @@ export class Encoder {
       const seen = this.attend(x, l, cuts.filter(([at]) => at === l));
       const linear = (rows, name) => this.linear(rows, `layers.${l}.${name}`);
       const between = this.norm(add(linear(seen.contexts, "attention.w_o"), x), `layers.${l}.norm_1`);
-      const wide = gelu(linear(between, "widen"));
-      x = this.norm(add(linear(wide, "narrow"), between), `layers.${l}.norm_2`);
+      x = this.norm(add(linear(gelu(linear(between, "widen")), "narrow"), between), `layers.${l}.norm_2`);
       states.push(x);
       weights.push(seen.weights);
     }

@@ -1,6 +1,6 @@
 // The files beside the pages: bytes, written as scripts, which load from a disk too. Each hands its bytes to `mhaPart`.
 
-const waiting = new Map(), HALVES = new Float32Array(65536); // the value of every float16
+const HALVES = new Float32Array(65536); // the value of every float16
 const ESCAPED = new Map([[110, 10], [114, 13]]); // \n and \r; other bytes behind \ are themselves
 
 for (let bits = 0; bits < HALVES.length; bits++) {
@@ -9,31 +9,27 @@ for (let bits = 0; bits < HALVES.length; bits++) {
   HALVES[bits] = bits & 0x8000 ? -size : size;
 }
 
-globalThis.mhaPart = (name, text) => waiting.get(name)?.(text);
+globalThis.mhaPart = (_, text) => { globalThis.mhaHanded = text; };
 
 // The bytes of a file. Rejects where it does not come; then it may be asked for again.
 export async function bytesOfFile(folder, name) {
   const come = location.protocol === "file:" ? loaded : fetched, bytes = await come(`${folder}/${name}.js`, name);
-  if (bytes) return bytes;
-  const error = new Error("A part of the model did not come: is there a network? Try once more.");
-  throw Object.assign(error, { again: true });
+  if (!bytes) throw new Error("A part of the model did not come: is there a network? Try once more.");
+  return bytes;
 }
 
-// From a disk: the script runs.
-function loaded(src, name) {
+// From a disk: the script runs, and is heard before another one does.
+async function loaded(src) {
   const script = Object.assign(document.createElement("script"), { src, charset: "x-user-defined" }); // a sign a byte
-  return new Promise((take) => {
-    waiting.set(name, (text) => {
-      const bytes = new Uint8Array(text.length);
-      for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
-      take(bytes);
-    });
-    script.onload = script.onerror = () => take(null);
+  const came = await new Promise((take) => {
+    Object.assign(script, { onload: () => take(globalThis.mhaHanded), onerror: () => take(null) });
     document.head.append(script);
-  }).finally(() => {
-    waiting.delete(name);
-    script.remove();
   });
+  globalThis.mhaHanded = null;
+  script.remove();
+  const bytes = came && new Uint8Array(came.length);
+  for (let i = 0; i < bytes?.length; i++) bytes[i] = came.charCodeAt(i);
+  return bytes;
 }
 
 // From a server, or the browser's cache, however old: a folder's files never change. What does not come, or comes as

@@ -4,39 +4,45 @@ import { widen } from "./files.js";
 
 const PAGE = 65536, ABREAST = 4; // bytes of a page of a WebAssembly memory; files that are fetched at a time
 
+// Between two pieces of work: the page may draw, and its reader is heard.
+export const turn = () => new Promise((go) => {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => { port1.close(); go(); };
+  port2.postMessage(null);
+});
+
 // What the encoder needs of kernel.ts, for a browser without SIMD.
 function plain(memory) {
-  const dot = (a, b, n) => {
+  const row = (at, n) => memory.subarray(at / 4, at / 4 + n);
+  const dot = (a, b) => {
     let sum = 0;
-    for (let i = 0; i < n; i++) sum += memory[a / 4 + i] * memory[b / 4 + i];
+    for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
     return sum;
   };
   return {
     linear(x, T, m, w, n, b, y) {
-      for (let i = 0; i < n; i++) for (let t = 0; t < T; t++) {
-        memory[y / 4 + t * n + i] = memory[b / 4 + i] + dot(x + 4 * t * m, w + 4 * i * m, m);
+      for (let t = 0; t < T; t++) {
+        const to = row(y + 4 * t * n, n), from = row(x + 4 * t * m, m), bias = row(b, n);
+        for (let i = 0; i < n; i++) to[i] = bias[i] + dot(from, row(w + 4 * i * m, m));
       }
     },
     scores(x, d, k, step, n, y) {
-      for (let c = 0; c < n; c++) memory[y / 4 + c] = dot(x, k + c * step, d) / Math.sqrt(d);
+      for (let c = 0; c < n; c++) row(y, n)[c] = dot(row(x, d), row(k + c * step, d)) / Math.sqrt(d);
     },
     mix(x, n, v, step, d, y) {
-      memory.fill(0, y / 4, y / 4 + d);
-      for (let c = 0; c < n; c++) for (let i = 0; i < d; i++) {
-        memory[y / 4 + i] += memory[x / 4 + c] * memory[(v + c * step) / 4 + i];
-      }
+      const to = row(y, d).fill(0);
+      row(x, n).forEach((weight, c) => row(v + c * step, d).forEach((value, i) => { to[i] += weight * value; }));
     },
   };
 }
 
 export class Memory {
   // `about`: for each file its size, and the tensors in it as [name, bytes that stay as they are, float16 that follow
-  // them]. `fetch(name)` promises a file's bytes, `read(name, bytes)` takes those of a file without tensors, `came`
-  // hears of each: its name, the bytes that are there, and all.
-  constructor({ parts, sizes }, fetch, read, came = () => {}) {
-    Object.assign(this, { parts, sizes, fetch, read, came, places: new Map(), size: 0, coming: new Map(), busy: 0 });
-    Object.assign(this, { have: 0, all: Object.values(sizes).reduce((a, b) => a + b) });
-    for (const [name, raw, halves] of Object.values(parts).flat()) {
+  // them]; how many words a file has. `fetch(name)` promises a file's bytes, `read(bytes)` takes those of the one
+  // without tensors, `came` hears of each: its name, the bytes that are there, and all.
+  constructor(about, fetch, read, came = () => {}) {
+    Object.assign(this, { about, fetch, read, came, places: new Map(), size: 0, coming: new Map(), busy: 0, have: 0 });
+    for (const [name, raw, halves] of Object.values(about.parts).flat()) {
       this.places.set(name, { raw: this.take(raw), halves: this.take(4 * halves), bytes: raw, length: halves });
     }
   }
@@ -61,6 +67,9 @@ export class Memory {
     }
   }
 
+  // The part that has a word, and which of its words that is.
+  word(id) { return [`words-${Math.floor(id / this.about.shard)}`, id % this.about.shard]; }
+
   floats(at, length) { return new Float32Array(this.buffer, at, length); }
 
   // A tensor's numbers: those that were float16, or else were float32.
@@ -78,16 +87,15 @@ export class Memory {
     return this.coming.get(name);
   }
 
-  keep(part, bytes) {
+  keep(part, all) {
     let from = 0;
-    for (const [name] of this.parts[part]) {
-      const place = this.places.get(name);
-      new Uint8Array(this.buffer).set(bytes.subarray(from, from += place.bytes), place.raw);
-      widen(bytes.subarray(from, from += 2 * place.length), this.floats(place.halves, place.length));
+    for (const [name] of this.about.parts[part]) {
+      const { raw, halves, bytes, length } = this.places.get(name);
+      new Uint8Array(this.buffer).set(all.subarray(from, from += bytes), raw);
+      widen(all.subarray(from, from += 2 * length), this.floats(halves, length));
     }
-    if (!from) this.read(part, bytes);
-    this.have += this.sizes[part];
-    this.came(part, this.have, this.all);
+    if (!from) this.read(all);
+    this.came(part, this.have += this.about.sizes[part], this.about.all);
   }
 
   // Asks for these parts, a few at a time; who needs one hears what went wrong.

@@ -19,7 +19,7 @@ export class Typed {
   // `explorer` is what an explorer tells of itself when it is in the page (mha_course/pictures/live.js).
   offer(explorer) {
     const { model, about } = this, { place } = explorer;
-    const button = make("button", { type: "button", textContent: window.mhaOffer });
+    const button = make("button", { type: "button", textContent: window.mhaOffers.typed });
     const status = make("span", { role: "status" }), bar = make("progress", { max: 1, value: 0, hidden: true });
     bar.setAttribute("aria-label", "the model is coming");
     const waits = async (work, again) => { // a button's work, which the network may break off
@@ -42,7 +42,7 @@ export class Typed {
       if (!(await waits((progress) => model.open(progress), "Try once more"))) return;
       button.textContent = `Get every word, ${megabytes(about.all - about.bytes)}: then no network is needed`;
       button.onclick = async () =>
-        { if (await waits((progress) => model.words(progress), button.textContent)) button.remove(); };
+        { if (await waits((progress) => model.open(progress, model.parts), button.textContent)) button.remove(); };
       this.field(explorer, status, button, asked);
     };
     button.onclick = () => get(true);

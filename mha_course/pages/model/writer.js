@@ -4,7 +4,7 @@
 import { BytePairs } from "./bytepairs.js";
 import { d_model, Decoder, MOST, N_LAYERS } from "./decoder.js";
 import { bytesOfFile } from "./files.js";
-import { Memory } from "./kernel.js";
+import { Memory, turn } from "./kernel.js";
 import { softmax } from "./rows.js";
 
 const LONGEST = MOST - 32, LIKELIEST = 10; // tokens of a prompt
@@ -32,46 +32,45 @@ function largest(odds, n) {
 export class Writer {
   // `about` is what mha_course.pages.writing says; `fetch` and `came` as of a `Memory`.
   constructor({ about, wasm }, fetch, came) {
-    Object.assign(this, { about, ids: [], cuts: [], states: [] }); // the last three of the prompt that is in the cache
-    this.shards = Object.keys(about.parts).filter((name) => name.startsWith("words-"));
-    this.memory = new Memory(about, fetch, (_, merges) => { this.pairs = new BytePairs(about.first, merges); }, came);
+    const read = (merges) => { this.pairs = new BytePairs(about.first, merges); };
+    this.memory = new Memory(about, fetch, read, came);
     this.decoder = new Decoder(this.memory);
     this.row = this.memory.take(4 * d_model);
     this.scored = this.memory.take(4 * about.shard);
     this.memory.begin(wasm);
     if (!this.memory.simd) throw new Error("This browser is too old for the model: it has no WebAssembly SIMD.");
+    this.shards = Object.keys(about.parts).filter((name) => name.startsWith("words-"));
+    Object.assign(this, { ids: [], start: 0, weights: [] });
   }
 
   async *answer({ prompt, cuts = [], write = 0, temperature = 0, seed = 0, survey = null }) {
     const { memory } = this;
     await memory.part("merges");
-    const ids = this.pairs.encode(prompt), shards = [...new Set(ids.map((id) => this.shardOf(id)))];
+    const ids = this.pairs.encode(prompt), own = [...new Set(ids.map((id) => memory.word(id)[0]))];
     if (!ids.length) throw new Error("Type a beginning: there is no word in the field.");
     if (ids.length > LONGEST) throw new Error(`The text has ${ids.length} tokens; at most ${LONGEST} are taken.`);
     yield { kind: "words", words: ids.map((id) => this.pairs.text(id)) };
-    const layers = LAYERS.map((l) => `layer-${l}`), rest = ["last", ...this.shards];
-    memory.ahead([...shards, ...layers, ...rest]);
-    for (const name of shards) await memory.part(name);
+    const last = ["last", ...this.shards];
+    memory.ahead([...own, ...LAYERS.map((l) => `layer-${l}`), ...last]);
+    for (const name of own) await memory.part(name);
     yield* this.read(ids);
-    for (const name of rest) await memory.part(name);
-    const before = softmax(this.scores([])), scores = this.scores(cuts), odds = softmax(scores.slice());
+    for (const name of last) await memory.part(name);
+    this.before ??= softmax(this.head(this.states[N_LAYERS]));
+    const { before } = this, scores = this.scores(cuts), odds = softmax(scores.slice());
     const listed = new Set([...largest(odds, LIKELIEST), ...largest(before, LIKELIEST)]);
     const words = [...listed].map((id) => ({ word: this.pairs.text(id), p: odds[id], was: before[id] }));
     yield { kind: "next", words };
     yield* this.write(scores, cuts, write, temperature, seed);
-    if (survey !== null) yield* this.survey(before, survey);
+    if (survey !== null) yield* this.survey(survey);
     yield { kind: "done" };
   }
 
-  shardOf(id) { return `words-${Math.floor(id / this.about.shard)}`; }
-
   // What enters the first layer, (T, d_model).
   embed(ids) {
-    const x = new Float32Array(ids.length * d_model), { shard } = this.about;
+    const { memory } = this, x = new Float32Array(ids.length * d_model);
     ids.forEach((id, t) => {
-      const { raw, halves } = this.memory.places.get(this.shardOf(id)), at = (id % shard) * d_model;
-      const q = new Int8Array(this.memory.buffer, raw + at, d_model);
-      const d = this.memory.floats(halves + at / 8, d_model / 32);
+      const [part, i] = memory.word(id), { raw, halves } = memory.places.get(part), at = i * d_model;
+      const q = new Int8Array(memory.buffer, raw + at, d_model), d = memory.floats(halves + at / 8, d_model / 32);
       for (let c = 0; c < d_model; c++) x[t * d_model + c] = q[c] * d[c >> 5];
     });
     return x;
@@ -79,22 +78,26 @@ export class Writer {
 
   // Brings a prompt into the cache, layer by layer as they come; what it has in common with the last one is there.
   async *read(ids) {
-    if (ids.join() !== this.ids.join() || this.states.length <= N_LAYERS) {
-      const kept = this.ids.slice(0, this.cuts.length ? -1 : undefined); // a last row that is cut is made anew
-      let start = 0;
-      while (start < ids.length - 1 && ids[start] === kept[start]) start++;
-      Object.assign(this, { ids: this.ids.slice(0, start), cuts: [], states: [], weights: [] });
-      for (let l = 0, x = this.embed(ids.slice(start)); l <= N_LAYERS; l++) {
-        this.states.push(x.slice(-d_model)); // what the last token brings into layer l
-        if (l === N_LAYERS) break;
+    if (`${ids}` !== `${this.ids}`) this.begin(ids);
+    for (const l of LAYERS) {
+      if (l === this.weights.length) {
         await this.memory.part(`layer-${l}`);
-        const made = this.decoder.layer(x, start, l);
-        x = made.x;
-        this.weights.push(made.weights);
-        yield { kind: "ribbons", layer: l, weights: made.weights };
+        const { x, weights } = this.decoder.layer(this.x, this.start, l);
+        this.x = x;
+        this.states.push(x.slice(-d_model));
+        this.weights.push(weights);
       }
-      this.ids = ids;
-    } else for (const l of LAYERS) yield { kind: "ribbons", layer: l, weights: this.weights[l] };
+      yield { kind: "ribbons", layer: l, weights: this.weights[l] };
+    }
+  }
+
+  // Of the last prompt those rows stay that are in all layers' caches; its last one may be cut, and is made anew.
+  begin(ids) {
+    const kept = this.ids.slice(0, this.weights.length < N_LAYERS ? this.start : -1);
+    let start = 0;
+    while (start < ids.length - 1 && ids[start] === kept[start]) start++;
+    const x = this.embed(ids.slice(start)); // enters the next layer; `states`: what its last row brought into each
+    Object.assign(this, { ids, start, x, states: [x.slice(-d_model)], weights: [], cuts: [], before: null });
   }
 
   // How every token scores as the next, with these cuts: only the last row is made anew, from the first layer on whose
@@ -111,12 +114,11 @@ export class Writer {
 
   // The scores after a row that left the last layer: its norm times every word.
   head(row) {
-    const { memory, about: { shard } } = this, { words } = memory.kernel;
-    const scores = new Float32Array(shard * this.shards.length);
+    const { memory, memory: { about: { shard } } } = this, scores = new Float32Array(shard * this.shards.length);
     memory.floats(this.row, d_model).set(this.decoder.norm(row, "last"));
     this.shards.forEach((name, i) => {
       const { raw, halves } = memory.places.get(name);
-      words(this.row, d_model, raw, halves, shard, this.scored);
+      memory.kernel.words(this.row, d_model, raw, halves, shard, this.scored);
       scores.set(memory.floats(this.scored, shard), i * shard);
     });
     return scores;
@@ -133,16 +135,15 @@ export class Writer {
         id = Math.max(0, drawn.findIndex((p) => (left -= p) < 0));
       }
       if (this.pairs.special(id)) return;
-      const word = text.decode(Uint8Array.from(this.pairs.bytes(id)), { stream: true });
-      yield { kind: "written", word };
+      yield { kind: "written", word: text.decode(Uint8Array.from(this.pairs.bytes(id)), { stream: true }) };
       const row = LAYERS.reduce((x, l) => this.decoder.layer(x, this.ids.length + n, l, cuts).x, this.embed([id]));
       scores = this.head(row);
     }
   }
 
   // Each ribbon of at least this weight cut alone. From the last layer down: then what enters a layer is never cut.
-  *survey(before, least) {
-    const [best] = largest(before, 1), T = this.ids.length;
+  *survey(least) {
+    const [best] = largest(this.before, 1), T = this.ids.length;
     for (const l of LAYERS.toReversed()) for (const [i, weight] of this.weights[l].entries()) if (weight >= least) {
       const cut = [l, Math.floor(i / T), i % T], odds = softmax(this.scores([cut])), [now] = largest(odds, 1);
       yield { kind: "one", cut, weight, word: this.pairs.text(now), p: odds[best] };
@@ -150,18 +151,14 @@ export class Writer {
   }
 }
 
-// In the worker: `{ about, wasm, disk }` comes first, then requests, of which the last counts, and, on a disk, parts.
-const asked = new Map(), turns = new MessageChannel();
+// In the worker: `{ about, wasm, disk }` comes first, then requests, of which the last counts.
 let told, writer, latest = 0, earlier = Promise.resolve();
 
 const tell = (message) => postMessage({ turn: latest, told: message });
-const turn = () => new Promise((go) => { // so that a newer request is heard
-  turns.port1.onmessage = go;
-  turns.port2.postMessage(null);
-});
 const fromPage = (name) => new Promise((take, fail) => {
-  asked.set(name, { take, fail });
-  postMessage({ part: name });
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = ({ data: { bytes, lost } }) => (bytes ? take(bytes) : fail(new Error(lost)));
+  postMessage({ part: name }, [port2]);
 });
 
 async function serve(request, own) {
@@ -172,18 +169,17 @@ async function serve(request, own) {
     if (own === latest) for await (const message of writer.answer(request)) {
       if (own !== latest) return;
       tell(message);
-      await turn();
+      await turn(); // a newer request is heard
     }
   } catch (error) {
-    if (own === latest) tell({ kind: "error", text: error.message, again: error.again ?? false });
+    if (own === latest) tell({ kind: "error", text: error.message });
   }
 }
 
 addEventListener("message", ({ data }) => {
   if (data.about) told = data;
-  else if (data.request) {
+  else {
     latest = data.turn;
     earlier = earlier.then(() => serve(data.request, data.turn));
-  } else if (data.bytes) asked.get(data.part).take(data.bytes);
-  else asked.get(data.part).fail(Object.assign(new Error(data.lost), { again: true }));
+  }
 });

@@ -1,9 +1,7 @@
 // The published writing model in a page: it answers any prompt, in a worker, and fetches nothing before it is asked.
 //
-// A view of `explore.writes()` speaks with a *source*: in JupyterLab the kernel, on the site this file. Both are asked
-// the same and tell the same; all is JSON, but here numbers are arrays. A site that has the model has
-// `window.mhaWriter = { first, all, open }`: bytes until the first ribbons of a dozen tokens, and until the next word,
-// to be said first; and what promises a source.
+// A view of `explore.writes()` speaks with a *source*: in JupyterLab the kernel, on the site this file; see offer.js.
+// Both are asked the same and tell the same; all is JSON, but here numbers are arrays.
 //
 // source.ask(request, hear): what was asked before is dropped, its `hear` not called again. Of a request
 //   prompt               is 1 to 224 tokens; one that begins as the last one did costs its new tokens only
@@ -18,8 +16,7 @@
 //                        without; `was` without cuts
 //   written              { word }, for each token
 //   one                  { cut, weight, word, p }: of the survey, the likeliest word, and what is left of the first one
-//   done                 or, in place of what is left, error: { text, again }; `again`: a file did not come, and the
-//                        same request goes on where it stopped
+//   done                 or, in place of what is left, error: { text }; the same request goes on where it stopped
 
 import { bytesOfFile } from "./files.js";
 
@@ -34,27 +31,23 @@ export class Writing {
   }
 
   begin() {
-    const worker = new Worker(URL.createObjectURL(new Blob([this.code], { type: "text/javascript" })));
-    worker.onmessage = ({ data }) => {
-      if (data.part) this.hand(data.part);
-      else if (data.turn === this.turn) this.hear(data.told);
+    const { about, wasm, code } = this, folder = new URL(about.folder, document.baseURI).href;
+    const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+    worker.onmessage = ({ data: { part, turn, told }, ports: [port] }) => {
+      if (port) this.hand(part, port);
+      else if (turn === this.turn) this.hear(told);
     };
     worker.onerror = ({ message }) => {
       this.worker = null; // the next request begins anew
-      this.hear({ kind: "error", text: `The model's script stopped: ${message}`, again: false });
+      this.hear({ kind: "error", text: `The model's script stopped: ${message}` });
     };
-    const { about, wasm } = this, folder = new URL(about.folder, document.baseURI).href;
     worker.postMessage({ about: { ...about, folder }, wasm, disk: location.protocol === "file:" });
     return worker;
   }
 
   // On a disk the worker can load nothing itself.
-  async hand(part) {
-    try {
-      const bytes = await bytesOfFile(this.about.folder, part);
-      this.worker.postMessage({ part, bytes }, [bytes.buffer]);
-    } catch (error) {
-      this.worker.postMessage({ part, lost: error.message });
-    }
+  hand(part, port) {
+    const took = (bytes) => port.postMessage({ bytes }, [bytes.buffer]);
+    bytesOfFile(this.about.folder, part).then(took, ({ message }) => port.postMessage({ lost: message }));
   }
 }
