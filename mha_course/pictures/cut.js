@@ -273,7 +273,7 @@ export class Cut {
   }
 
   // Whether what these cuts do can be shown now: without a model, of one in the head that is seen.
-  knows(cuts) { return Array.isArray(cuts) && cuts.every((cut) => Array.isArray(cut) && cut.length === 4)
+  knows({ cuts }) { return Array.isArray(cuts) && cuts.every((cut) => Array.isArray(cut) && cut.length === 4)
     && (this.many || cuts.length < 2 && cuts.every((cut) => this.isHere(cut))); }
 
   // What Python has sent of a cut in the head that is seen.

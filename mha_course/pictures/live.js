@@ -3,7 +3,7 @@
 import {
   chooser, endKey, lastOf, longest, modelControls, nameSliders, player, positionOf, Requests, rest, spoken, stretch,
 } from "./controls.js";
-import { arraysOf, bytesOf, fill, stateAt, unpack } from "./states.js";
+import { arraysOf, fill, stateAt, unpack } from "./states.js";
 import { View } from "./view.js";
 
 // ---- the widget --------------------------------------------------------------------------------------
@@ -116,8 +116,8 @@ const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byte
 
 // ---- a saved page ------------------------------------------------------------------------------------
 
-export async function mount(el, theme, bytes) {
-  const states = await unpack(bytesOf(bytes));
+export async function mount(el, theme, base64) {
+  const states = await unpack(await (await fetch(`data:;base64,${base64}`)).blob());
   await new Promise((done) => { setTimeout(done); }); // the reader goes first
   const { controls: all, play, headline } = states, bar = document.createElement("div"),
     stage = document.createElement("div");

@@ -341,8 +341,8 @@ def script() -> str:
     """What every page with explorers has before them, once or more often."""
     source = base64.b64encode(zlib.compress(SCRIPT.encode(), 9)).decode()
     return (  # deflated it takes a third of the bytes
-        f'window.mhaShow ??= new Response(new Blob([Uint8Array.from(atob("{source}"), '
-        '(c) => c.charCodeAt(0))]).stream().pipeThrough(new DecompressionStream("deflate"))).text()'
+        f'window.mhaShow ??= fetch("data:;base64,{source}").then(({{ body }}) => new Response('
+        'body.pipeThrough(new DecompressionStream("deflate"))).text())'
         '.then((text) => import("data:text/javascript," + encodeURIComponent(text))).then('
         f"({{ mount }}) => (name, states) => mount(document.getElementById(name), "
         f"{json.dumps(THEME)}, states));"

@@ -1,6 +1,7 @@
 // A picture as a file: PNG from its canvas, or SVG, written by a context that takes what a canvas's takes.
 
 import { csvOf, fillTables, tablesOf } from "./tables.js";
+import { pictureOf } from "./writes_picture.js";
 
 const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 const tag = (name, attributes, inside = "") => {
@@ -144,6 +145,18 @@ async function pngOf(view) {
   return new Promise((done) => { paper.toBlob(done); });
 }
 
+// Work on a view while it shows all that is seen: of a prompt also what the page draws itself.
+function whole(view, work) {
+  const { scene, cursor, pinned, tallest, writes } = view;
+  try {
+    if (writes) Object.assign(view, { scene: pictureOf(writes), cursor: null, pinned: null, tallest: Infinity });
+    return work(view);
+  } finally {
+    Object.assign(view, { scene, cursor, pinned, tallest });
+    view.draw();
+  }
+}
+
 // A menu that saves what a view shows, its picture or its numbers, or copies the tables.
 export function savers(view) {
   const menu = document.createElement("details"), name = () => view.el.closest("[id^=explore-]")?.id ?? "picture";
@@ -161,12 +174,12 @@ export function savers(view) {
     menu.append(made);
   };
   const saves = (text, kind, blob) => entry(text, async () => {
-    const href = URL.createObjectURL(await blob()), file = `${name()}.${kind}`;
+    const href = URL.createObjectURL(await whole(view, blob)), file = `${name()}.${kind}`;
     Object.assign(document.createElement("a"), { href, download: file }).click();
     setTimeout(() => URL.revokeObjectURL(href), 10_000);
     return `Saved: ${file}.`;
   });
-  saves("picture (PNG)", "png", () => pngOf(view));
+  saves("picture (PNG)", "png", pngOf);
   saves("picture (SVG)", "svg", () => new Blob([svgOf(view)], { type: "image/svg+xml" }));
   saves("numbers (CSV)", "csv", () => new Blob(["\uFEFF", csvOf(view)], { type: "text/csv" }));
   entry("copy the tables", () => { // by what is selected: that needs no permission

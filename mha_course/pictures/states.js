@@ -38,14 +38,7 @@ export function rowsOf({ of, tables }) {
   });
 }
 
-// The bytes of a base64 text.
-export function bytesOf(base64) {
-  const text = atob(base64), bytes = new Uint8Array(text.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i); // Uint8Array.from is several times slower
-  return bytes;
-}
-
-// What mha_course.pictures.states.pack_states made.
+// What mha_course.pictures.states.pack_states made; also as a Blob.
 export async function unpack(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const buffer = await new Response(stream).arrayBuffer(), [size] = new Uint32Array(buffer, 0, 1);

@@ -83,7 +83,7 @@ export class Writes {
 
   open(story, mode = "words") {
     if (this.story !== story) this.tried = new Set();
-    Object.assign(this, { story, mode, cuts: [], done: null, swapped: false });
+    Object.assign(this, { story, mode, cuts: [], done: null, swapped: false, linked: null });
     if (this.asking !== story) this.asking = null;
     this.text.textContent = "";
     this.words.replaceChildren(...story.pieces.map((piece, k) => {
@@ -93,12 +93,13 @@ export class Writes {
       const item = element("span", {}, word);
       item.role = "listitem";
       return item;
-    }), element("span", { className: "mha-dots", textContent: "…", ariaHidden: true }));
+    }));
+    this.words.lastChild.append(element("span", { className: "mha-dots", textContent: "…", ariaHidden: true }));
     this.words.classList.toggle("mha-long", story.text.length > 44);
     this.render();
   }
 
-  // What the model says with these cuts: { p, top, exact }; null while it is not known.
+  // What the model says with these cuts: { p, top }; null while it is not known.
   now() {
     const { story, cuts, done } = this;
     if (this.swapped) return { p: story.other[1], top: [[story.answer, story.other[1]]] };
@@ -149,7 +150,7 @@ export class Writes {
     this.heat = field(element("select", {}, ...[0, 0.5, 0.8, 1, 1.5].map((t) => new Option(t ? `temperature ${t}`
       : "the likeliest", t))), "temperature");
     this.seed = field(element("input", { type: "number", value: 0, min: 0, max: 9999 }), "seed of the draw");
-    this.heard = element("span", { role: "status" });
+    this.heard = element("span"); // the verdict alone is announced
     if (offer) this.say(`The model comes first: ${million(offer.first)} MB until its first ribbons, ` +
       `${million(offer.all)} in all. Your sentence is not sent.`);
     const typed = () => this.input.value.trim(), write = () => {
@@ -175,7 +176,7 @@ export class Writes {
     try {
       this.source ??= await window.mhaWriter?.open() ?? this.kernel();
     } catch (error) {
-      return this.say(error.message);
+      return this.hear({ kind: "error", text: error.message }, story, cuts);
     }
     const asked = { prompt: text, cuts: plain, write: 0, temperature: 0, seed: 0, survey: null, ...more };
     this.source.ask(asked, (told) => { if (this.asking === story) this.hear(told, story, cuts); });
@@ -193,12 +194,10 @@ export class Writes {
 
   hear(told, story, cuts) {
     const { kind, words } = told;
-    if (kind === "progress") this.say(`${told.what}: ${million(told.have)} of ${million(told.of)} MB`);
-    if (kind === "error") {
-      this.failed = told.text;
-      this.say(told.text);
-      if (story === this.story) this.render();
-    }
+    if (kind === "progress") this.say(this.comes = `${told.what}: ${million(told.have)} of ${million(told.of)} MB`);
+    if (kind === "error") this.say(Object.assign(this, { failed: told.text, ones: [] }).failed);
+    if (this.linked || (kind === "error" && story === this.story)) this.render();
+    else if (kind === "error") this.view.say(told.text);
     if (kind === "words" && !story.pieces) {
       const T = words.length, weights = new Float32Array(N_LAYERS * H * T);
       this.open(Object.assign(story, { pieces: words, weights, come: 0, target: Math.max(0, T - 2) }));
@@ -222,16 +221,21 @@ export class Writes {
       if (!this.text.firstChild) this.text.append(story.text, element("b"));
       this.text.lastChild.textContent += told.word;
     }
-    if (kind === "one") this.ones.push(told);
-    if (kind === "done" && this.ones.length) this.teeOff(story, this.ones);
+    if (kind === "one" && this.ones.push(told) % 40 === 1) this.render();
+    if (kind === "done") {
+      if (this.ones.length) this.teeOff(story, this.ones);
+      else this.tellPage();
+      if (this.text.firstChild) this.view.say(this.text.textContent);
+      this.restore?.();
+    }
   }
   say(text) { if (this.heard) this.heard.textContent = text; }
 
-  // A sentence that a link holds, or says that it cannot be read here.
-  wait(text) {
-    this.more.open = true;
-    if (this.input) this.input.value = text;
-    this.say("This link holds a sentence of somebody’s own: press “Read it”.");
+  // A link holds somebody's own sentence, and cuts, which `restore` makes once the model has read it.
+  wait(linked, restore) {
+    Object.assign(this, { linked, restore });
+    if (this.input) this.input.value = linked.text;
+    this.render();
   }
 
   // ---- what is seen ----
@@ -270,8 +274,8 @@ export class Writes {
     this.ribbons = list.sort((p, q) => q.end - p.end); // thin ones on top
     this.svg.innerHTML = this.ribbons.map((r) => {
       const edge = (side) => curve(theme.way, r.top, r.bottom, r.a + (side * r.size) / 2, r.b + (side * r.end) / 2);
-      return `<path d="M${[...edge(-1), ...edge(1).reverse()].map(([y, x]) =>
-        `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}Z"/>`;
+      r.edges = [...edge(-1), ...edge(1).reverse()];
+      return `<path d="M${r.edges.map(([y, x]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}Z"/>`;
     }).join("");
     this.point(null);
     this.strike();
@@ -313,7 +317,7 @@ export class Writes {
     this.words.querySelectorAll(".mha-word").forEach((word, k) => {
       word.setAttribute("aria-pressed", this.sources().some((one) => one.k === k && this.isCut(one.cut)));
       word.setAttribute("aria-label", `“${bare(this.story.pieces[k])}”, ${wholePercent(this.sources().filter((one) =>
-        one.k === k).reduce((sum, { w }) => sum + w, 0))} of the look`);
+        one.k === k).reduce((sum, { w }) => sum + w, 0))} taken`);
     });
   }
 
@@ -374,8 +378,16 @@ export class Writes {
     const put = (sentence, ...more) => { this.verdict = sentence; steps.push(...more); };
     const of = (cut) => this.weight(...cut), last = cuts.at(-1), [first] = story.before ?? [], lost = now
       ? first[1] - now.p : 0;
-    if (!now && this.failed) {
-      put(this.failed, ["Try once more", () => this.run(story.text, cuts)]);
+    if (this.failed && (this.linked || !now)) {
+      put(this.failed, ["Try once more", () => this.run(...(this.linked ? [this.linked.text] : [story.text, cuts]))]);
+    } else if (this.linked) {
+      const { text, cuts: held } = this.linked, reads = window.mhaWriter, long = text.length > 60;
+      const cut = held?.length ? `, with ${held.length} ${held.length === 1 ? "cut" : "cuts"}` : "";
+      put(`This link holds “${long ? `${text.slice(0, 56)} …` : text}”${cut}. It waits for the model${!reads
+        ? ", which this page does not have" : this.comes ? `, ${this.comes}` : ""}.`, ...(reads && !this.comes
+        ? [[`Get the model, ${million(reads.all)} MB`, () => this.run(text)]] : []));
+    } else if (this.ones?.length) {
+      put(`Golf begins when every wide ribbon was cut alone: ${this.ones.length} so far.`);
     } else if (!story.before) {
       put(`The model reads your sentence: ${story.come} of its ${N_LAYERS} layers.`);
     } else if (!now) {
@@ -387,16 +399,17 @@ export class Writes {
       if (!n) put(`Change the answer with the fewest cuts. ${par ? `Par is ${par}: the fewest that a search found.`
         : "Nobody has searched for the fewest here."}`, ["Back to words", () => this.open(story)]);
       else if (changed) put(`It says “${glued(says)}” after ${n} ${n === 1 ? "cut" : "cuts"}${of_par}.`, next,
-        ...(par ? [["Copy the link", () => this.copy()]] : []), back);
+        ["Copy the link", () => this.copy()], back);
       else put(`${n} ${n === 1 ? "cut" : "cuts"}: still ${answer}, ${wholePercent(now.p)}.`, back);
     } else if (this.swapped) {
-      put(`Now “${story.other[0]}” stands where “${bare(story.pieces[0])}” was: ${answer}, ${wholePercent(now.p)}. ` +
-        `The place matters, not the word: a sink.`, next);
+      put(`Now “${story.other[0]}” stands where “${bare(story.pieces[0])}” was: still ${answer}, ` +
+        `${wholePercent(now.p)}. So the place matters, not the word. Such a place is called a sink.`, next);
     } else if (!n && mode === "words") {
       put(`It is ${wholePercent(first[1])} sure. Which word does it need? Press one: it is cut.`, ["Show me", () =>
         this.press(["late", null, story.target])]);
     } else if (!n) {
-      put(`Layer ${layer}, head ${head}, one of 270. Press a ribbon.`, ["Back to words", () => this.open(story)]);
+      put(`Layer ${layer}, head ${head}: one of the 270 heads with which it looks. Press a ribbon.`,
+        ["Back to words", () => this.open(story)]);
     } else if (last[0] === "late" && n === 1) {
       const word = this.called(last[2]);
       this.tried.add(last[2]);
@@ -414,11 +427,11 @@ export class Writes {
     } else if (n === 1) {
       const [l, h, k] = last, what = h === null ? `layer ${l}` : k === null ? `layer ${l}, head ${h}` : "",
         weight = k === null ? 0 : of(last);
-      if (what) put(`Without ${what} ${changed ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`);
-      else if (Math.abs(lost) < 0.01) put(`${wholePercent(weight)} of the look in layer ${l}, head ${h}, and nothing ` +
-        `is lost: still ${answer}, ${wholePercent(now.p)}.${weight > 0.25 ? " Weight is not effect." : ""}`);
-      else put(`One ribbon less (${wholePercent(weight)} of the look, layer ${l}, head ${h}), and ${changed
-        ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`);
+      const wide = wholePercent(weight), less = what ? `Without ${what}`
+        : `One ribbon less (layer ${l}, head ${h}, ${wide} wide), and`;
+      if (!what && Math.abs(lost) < 0.01) put(`${less} nothing changes: still ${answer}, ${wholePercent(now.p)}.${weight
+        > 0.25 ? " A wide ribbon need not be a strong one." : ""}`);
+      else put(`${less} ${changed ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`);
       steps.push(story.wide && Math.abs(lost) >= 0.01 ? ["Are wide ribbons strong?", () => this.show(story.wide)]
         : next, back);
     } else put(`With ${n} cuts ${changed ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`, back);
@@ -432,8 +445,8 @@ export class Writes {
       : `in layer ${layer}, head ${head}, one of 270`;
     const seen = ribbons || `Ribbons: what “${bare(story.pieces.at(-1))}”, the last word, takes from each word ` +
       `${where}.`;
-    this.lens.textContent = `${seen} A cut sets that to 0; the rest stays.${n ? " Thin marks in the bars: before."
-      : ""}`;
+    this.lens.textContent = `${seen} A cut sets that to 0; the rest stays.${n
+      ? " Thin marks in the bars show what was before." : ""}`;
     this.limits.textContent = this.limit();
     const k = last?.[2] ?? story.target;
     this.inside.textContent = `The map: how much the last word takes from ${this.called(k)} in each of the 270 ` +
@@ -446,10 +459,8 @@ export class Writes {
       return made;
     }));
     this.list.replaceChildren(...(mode === "golf" ? [] : [pressable("Cut golf: today’s sentence", () => this.golf())]),
-    ...(mode !== "golf" && story.typed && story.before ? [pressable("Cut golf: this sentence", () => {
-      this.say("Each wide ribbon is cut alone …");
-      this.run(story.text, [], { survey: 0.05 });
-    })] : []),
+    ...(mode !== "golf" && story.typed && story.before ? [pressable("Cut golf: this sentence", () => this.survey())]
+      : []),
     ...(mode === "head" ? [pressable("cut this head", () => this.press([layer, head, null])),
       pressable("cut this layer", () => this.press([layer, null, null]))] : []));
     if (!this.filling) this.view.show({ ...this.given });
@@ -463,7 +474,7 @@ export class Writes {
     const wide = (story.ribbons ? [...story.weights.keys()] : []).filter((i) => story.weights[i] > 0.3 && i % T > 0
       && i % T < T - 1);
     const idle = wide.filter((i) => Math.abs(story.ribbons[i] - p) < 0.01).length;
-    const count = wide.length ? ` Weight is not effect: of the ${wide.length} single ribbons here wider than 30%, to ` +
+    const count = wide.length ? ` Wide is not strong: of the ${wide.length} single ribbons here wider than 30%, to ` +
       `neither the first nor the last word, ${idle} move ${answer} by less than a point.` : "";
     return `It shows what one small model (SmolLM2-135M) loses on this one sentence when the last word may not take ` +
       `from another. It does not show what a head is for, or what larger models do. Only the last word’s row is cut; ` +
@@ -514,11 +525,14 @@ export class Writes {
   }
 
   set(cuts) {
-    Object.assign(this, { cuts, swapped: false, asked: null });
+    Object.assign(this, { cuts, swapped: false, asked: null, linked: null });
     this.text.textContent = "";
     this.render();
-    this.view.canvas.dispatchEvent(new CustomEvent("mha-state", { detail: this.state, bubbles: true }));
+    this.tellPage();
   }
+
+  // Its address holds the state.
+  tellPage() { this.view.canvas.dispatchEvent(new CustomEvent("mha-state", { detail: this.state, bubbles: true })); }
 
   // One ribbon of the story, in its own head.
   show([layer, head]) {
@@ -544,12 +558,14 @@ export class Writes {
     this.stage.scrollIntoView({ block: "nearest" });
   }
 
+  survey() { this.run(this.story.text, [], { survey: 0.05 }); }
+
   // Golf with a prompt of one's own: the six ribbons that alone lower its answer most, and four wide ones.
   teeOff(story, ones) {
     const low = [...ones].sort((a, b) => a.p - b.p).slice(0, 6);
     const wide = ones.filter((one) => !low.includes(one)).sort((a, b) => b.weight - a.weight).slice(0, 4);
+    this.ones = [];
     story.tee = [...low, ...wide].map(({ cut }) => cut).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-    this.say("");
     this.open(story, "golf");
   }
 
@@ -564,8 +580,9 @@ export class Writes {
     this.set(cuts);
   }
 
-  // Whether such cuts can be made here: a link may hold anything.
-  knows(cuts) {
+  // Whether such cuts can be made here, and now: a link may hold anything, and golf has its ribbons first.
+  knows({ mode, cuts }) {
+    if (mode === "golf" && !this.story.tee) return void this.survey();
     const { story } = this, within = (v, end) => v === null || (Number.isInteger(v) && v >= 0 && v < end);
     const fits = (cut) => cut?.length === 3 && (cut[0] === "late" || (cut[0] !== null && within(cut[0], N_LAYERS)))
       && within(cut[1], H) && within(cut[2], story.pieces.length);

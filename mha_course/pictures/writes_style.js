@@ -20,8 +20,7 @@ export const WRITES_STYLE = `
 .mha-view .mha-word.mha-tight{margin-left:-.14em;padding-left:0;text-align:left;min-width:.6em}
 .mha-word.mha-near{color:var(--mha-ribbon)}
 .mha-word[aria-pressed=true]{color:var(--mha-cut)}
-.mha-word[aria-pressed=true]::after{content:"";position:absolute;left:2px;right:2px;top:54%;height:3px;
- border-radius:2px;background:currentColor}
+.mha-word[aria-pressed=true]::after{content:"";position:absolute;left:2px;right:2px;top:54%;border-top:3px solid}
 .mha-dots{line-height:2.75rem;padding:0 .14em;opacity:.65}
 .mha-tag{position:absolute;z-index:2;font-size:.875rem;line-height:1;padding:6px 8px;background:var(--mha-text);
  color:var(--mha-page);border-radius:6px;pointer-events:none;transform:translate(-50%,-50%);white-space:nowrap}
@@ -70,5 +69,8 @@ export const WRITES_STYLE = `
  .mha-next li:nth-child(n+5){display:none}.mha-words{row-gap:8px}.mha-view .mha-word,.mha-dots{height:2.5rem;
  line-height:2.5rem}}
 @media (prefers-reduced-motion:reduce){.mha-flowing path,.mha-track i{transition:none}}
-@media (forced-colors:active){.mha-flowing path{fill:CanvasText}.mha-flowing path.mha-cut-off{fill:none;stroke:Mark}}
+@media (prefers-contrast:more){.mha-flowing path{stroke:var(--mha-text)}:is(.mha-lens,.mha-dots,.mha-track u){opacity:1}
+ .mha-track,:is(.mha-steps,.mha-list,.mha-tee,.mha-own) button{outline:1px solid}}
+@media (forced-colors:active){.mha-flowing path{fill:CanvasText}.mha-flowing path.mha-cut-off{fill:none;
+ stroke:CanvasText}.mha-track{outline:1px solid}.mha-track u{forced-color-adjust:none;background:CanvasText;opacity:1}}
 `;

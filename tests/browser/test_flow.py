@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from screen import slider
 
 from mha_course import explore
 from mha_course.base.numerals import number
@@ -50,7 +51,7 @@ def opened(open_page, page_of):
         page.wait_for_function("() => document.querySelector('.mha-strip p').textContent")
         if which == "sentence":
             page.get_by_label("example").select_option("the sentence")
-        page.get_by_role("slider", name="step", exact=True).focus()
+        slider(page, "step").focus()
         page.keyboard.press("End")
         return page
 
@@ -138,7 +139,7 @@ def test_the_browser_s_own_keys_change_no_number(opened):
 def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(opened):
     page, words = opened("sentence"), sentence().labels
     page.mouse.click(*cell_middle(page, "weights", 4, 2))
-    step = page.get_by_role("slider", name="step", exact=True)
+    step = slider(page, "step")
     step.focus()
     for name in ("concat", "context", "weights", "masked", "scores", "products"):
         page.keyboard.press("ArrowLeft")
@@ -159,7 +160,7 @@ def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(opened):
     page.locator("canvas").focus()
     page.keyboard.press("-")
     assert values(page, "q").reshape(3, 2)[2, 1] == 1.5
-    step = page.get_by_role("slider", name="step", exact=True)
+    step = slider(page, "step")
     step.focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowRight")  # the reader's numbers stay
@@ -188,7 +189,7 @@ def test_what_is_moved_in_both_heads_goes_through_w_o(opened):
     page, generator = opened("by hand"), torch.Generator().manual_seed(3)
     w_o = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 1], [0, 1, 0.5, 0], [-1, 0, 0, 1]])
     q, k, v = (torch.randn(2, 3, 2, generator=generator).double() for _ in range(3))
-    head = page.get_by_role("slider", name="head", exact=True)
+    head = slider(page, "head")
     change = """(c, [name, numbers]) => {
         const flow = c.mha.flow, i = c.mha.fields.indexOf(flow.fields[name]);
         numbers.forEach((row, r) => row.forEach((to, at) => flow.change([i, r, at], to))); }"""
@@ -223,8 +224,8 @@ def test_what_is_moved_in_both_heads_goes_through_w_o(opened):
 @pytest.mark.long
 def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(opened):
     page = opened("by hand")
-    step = page.get_by_role("slider", name="step", exact=True)
-    head = page.get_by_role("slider", name="head", exact=True)
+    step = slider(page, "step")
+    head = slider(page, "head")
     assert step.get_attribute("aria-valuetext") == "W O" and head.get_attribute("max") == "1"
     assert sentence_below(page).startswith("token 2, number 0: ")
     page.get_by_label("example").select_option("the sentence")
@@ -250,7 +251,7 @@ def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(opened):
 @pytest.mark.long
 def test_with_one_head_there_is_no_slider_and_no_tab_stop_for_it(opened):
     page = opened("one head")
-    assert not page.get_by_role("slider", name="head", exact=True).is_visible()
+    assert not slider(page, "head").is_visible()
     page.get_by_label("example").focus()
     names = []
     for _ in range(2):
@@ -307,7 +308,7 @@ def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(opened, theme):
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
         assert page.locator(".mha-stage").evaluate("s => s.scrollWidth <= s.clientWidth")
         assert page.locator("canvas").evaluate("c => c.clientWidth / c.mha.scene.width") >= 0.98
-    page.get_by_role("slider", name="step", exact=True).focus()
+    slider(page, "step").focus()
     for _ in range(2):
         page.keyboard.press("ArrowLeft")
         page.wait_for_function(BLOCK_IS_SEEN)
@@ -319,7 +320,7 @@ def test_on_a_low_window_too_the_block_is_seen_and_no_name_hides_a_number(opened
     page = opened("one head")
     page.set_viewport_size({"width": width, "height": 430})
     page.wait_for_function("w => document.querySelector('canvas').mha.scene.width <= w", arg=width)
-    step = page.get_by_role("slider", name="step", exact=True)
+    step = slider(page, "step")
     for example in ("the sentence", "by hand"):
         page.get_by_label("example").select_option(example)
         step.focus()

@@ -68,6 +68,7 @@ def few(module: str, **options) -> Explorer:
 
 PICTURES = {
     "scaling": explore.scaling,
+    "writes": explore.writes,
     "masks": lambda: few("n04_masks", T=[6]),
     "heads": lambda: few("n06_heads", h=[1, 12]),
     "cache": lambda: few("n11_cache", window=["none", 4], step=[3, 4, 5, 6]),
@@ -101,6 +102,19 @@ def test_nothing_is_said_at_load_and_one_sentence_for_a_move(listening):
     assert len(ear.page.evaluate("heard")) == 2 and ear.keys < 8
     assert slider(ear.page, "d_k").count() == 1  # its name without its value, said once
     assert ear.page.locator("output").count() == 0
+
+
+def test_a_cut_of_the_first_screen_is_announced_once(listening):
+    ear = listening("writes")
+    ear.go_to(".mha-word")
+    ear.page.keyboard.press("End")
+    ear.page.keyboard.press("ArrowLeft")
+    assert ear.press("Enter").startswith("Without “France” it says “New”: ")
+    assert ear.press("Escape").endswith("Press one: it is cut.")
+    ear.go_to(".mha-main")
+    assert ear.press("Enter").startswith("Without “France” it says “New”: ")
+    assert ear.press("Enter").startswith("Layer 23, head 4")  # the next step has the focus
+    assert len(ear.page.evaluate("heard")) == 4
 
 
 @pytest.mark.long

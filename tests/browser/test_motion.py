@@ -2,6 +2,7 @@
 
 import demo
 import pytest
+from screen import slider
 
 from mha_course import explore
 
@@ -41,9 +42,9 @@ def opened(open_page, page_of):
     return drawn
 
 
-def press_from(page, slider: str, position: int, key: str) -> str:
+def press_from(page, name: str, position: int, key: str) -> str:
     """Puts a slider at `position`, lets animations end, presses `key`; gives the picture before."""
-    control = page.get_by_role("slider", name=slider, exact=True)
+    control = slider(page, name)
     script = "(i, value) => { i.value = value; i.dispatchEvent(new Event('input')) }"
     control.evaluate(script, position)
     page.evaluate("pass_time(300)")
@@ -94,11 +95,6 @@ def test_marks_are_where_the_time_says(opened):
             assert page.locator("canvas").evaluate(values) == pytest.approx(on_the_way)
 
 
-@pytest.fixture
-def playing(opened):
-    return opened("training", lambda: explore.training([demo.untrained(50)]))
-
-
 def press(button) -> None:
     button.focus()  # a click would wait for frames
     button.page.keyboard.press("Enter")
@@ -106,43 +102,29 @@ def press(button) -> None:
 
 def steps_shown(page, times: int) -> list[int]:
     """The slider's `step` once in each interval in which Play takes a step."""
-    at = "i => Number(i.value)"
-    slider, seen = page.get_by_role("slider", name="step", exact=True), []
+    step, seen = slider(page, "step"), []
     for _ in range(times):
-        seen.append(slider.evaluate(at))
+        seen.append(int(step.input_value()))
         page.evaluate("pass_time(160)")
     return seen
 
 
-def test_play_takes_every_step_in_order_and_stops_at_the_end(playing):
-    button = playing.get_by_role("button", name="Play")
-    assert steps_shown(playing, 2) == [0, 0]
+def test_play_takes_every_step_until_the_end_a_press_or_a_move(opened):
+    page = opened("training", lambda: explore.training([demo.untrained(50)]))
+    button = page.locator(".mha-bar button")
+    assert steps_shown(page, 2) == [0, 0]
     press(button)
-    assert "Pause" in playing.locator(".mha-bar button").text_content()
-    assert steps_shown(playing, 9) == [0, 1, 2, 3, 4, 5, 5, 5, 5]
-    assert button.count() == 1
-    assert "step 50" in playing.locator(".mha-caption").text_content()
-
-
-def test_a_press_stops_play_and_another_goes_on(playing):
-    button = playing.locator(".mha-bar button")
+    assert "Pause" in button.text_content() and steps_shown(page, 3) == [0, 1, 2]
     press(button)
-    assert steps_shown(playing, 3) == [0, 1, 2]
+    assert "Play" in button.text_content() and steps_shown(page, 3) == [3, 3, 3]
     press(button)
-    stopped = steps_shown(playing, 3)
-    assert stopped == [3, 3, 3] and "Play" in button.text_content()
+    assert steps_shown(page, 6) == [3, 4, 5, 5, 5, 5] and "Play" in button.text_content()
+    assert "step 50" in page.locator(".mha-caption").text_content()
     press(button)
-    assert steps_shown(playing, 4) == [3, 4, 5, 5]
-
-
-def test_the_control_stops_play(playing):
-    press(playing.locator(".mha-bar button"))
-    assert steps_shown(playing, 3) == [0, 1, 2]
-    slider = playing.get_by_role("slider", name="step", exact=True)
-    slider.focus()
-    playing.keyboard.press("ArrowLeft")
-    assert steps_shown(playing, 4) == [2, 2, 2, 2]
-    assert "Play" in playing.locator(".mha-bar button").text_content()
+    assert steps_shown(page, 3) == [0, 1, 2]
+    slider(page, "step").focus()
+    page.keyboard.press("ArrowLeft")
+    assert steps_shown(page, 4) == [2, 2, 2, 2] and "Play" in button.text_content()
 
 
 def test_a_move_during_another_starts_no_second_animation(opened):

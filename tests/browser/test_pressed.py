@@ -3,6 +3,7 @@
 import ipywidgets as widgets
 import numpy as np
 import pytest
+from screen import slider
 
 from mha_course import explore
 from mha_course.explore import n00_cut
@@ -83,7 +84,7 @@ def test_a_press_on_a_ribbon_cuts_that_ribbon(open_page, page_of, monkeypatch, w
     monkeypatch.setenv(n00_cut.EXPORT, "1")
     page = open_page(page_of("some heads", some_heads), viewport=WINDOWS[width])
     for n in range(5):
-        page.get_by_role("slider", name="n", exact=True).fill(str(n))
+        slider(page, "n").fill(str(n))
         assert not misses(page, RIBBONS, 20), n
 
 

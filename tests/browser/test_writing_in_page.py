@@ -21,10 +21,10 @@ from mha_course import explore
 from mha_course.base.scripts import bundle
 from mha_course.explore import n14_writes
 from mha_course.pages import published, writing
+from mha_course.pages.exporter import asset
 from mha_course.pictures import live
 from mha_lesson import rotate, smollm
 from mha_lesson.text import SENTENCE
-from mha_lesson.weights import WeightsMissing
 
 FRANCE = "The capital of France is"
 CUTS = [[23, 4, 3], [25, None, 1], [20, 7, None]]
@@ -58,22 +58,15 @@ READ = """async (prompt) => {
   for await (const _ of writer.answer({ prompt }));
   return writer.ids;
 }"""
+SITE = """<!doctype html><meta charset=utf-8><title>t</title><button class=theme></button>
+<nav><details></details></nav><div class=find><input><ol></ol><span></span></div>
+<main id=explore-writes></main>"""
 PAGE = "<!doctype html><meta charset=utf-8><title>t</title><script src=writing.js></script>"
 
 
 @pytest.fixture(scope="module")
-def folder(shared_folder):
-    def write(place) -> None:
-        about = writing.write(place)
-        (place / "about.json").write_text(json.dumps(about), encoding="utf-8")
-        (place / "writing.js").write_text(writing.script(about), encoding="utf-8")
-        (place / "index.html").write_text(PAGE, encoding="utf-8")
-
-    try:
-        smollm.PACKAGE.path(smollm.FILE)
-    except WeightsMissing as missing:
-        pytest.skip(str(missing))
-    return shared_folder("writing model", write)
+def folder(site_of):
+    return site_of(writing)
 
 
 @pytest.fixture(scope="module")
@@ -284,7 +277,7 @@ def test_a_lost_network_is_said_and_what_came_is_not_asked_for_again(tab, folder
 
     page.route("**/model-*/*", route)
     told = page.evaluate(ASK, {"prompt": FRANCE})
-    assert told[-1]["kind"] == "error" and told[-1]["again"] and "network" in told[-1]["text"]
+    assert told[-1]["kind"] == "error" and "network" in told[-1]["text"]
     came, lost = asked[:12], False
     assert asked.count("layer-1.js") == 2
     asked.clear()
@@ -363,15 +356,18 @@ def test_what_cannot_be_gone_on_with_says_why(tab, folder):
     for text, said in (("", "no word"), ("word" + " word" * 224, "225 tokens; at most 224")):
         told = page.evaluate(ASK, {"prompt": text})
         assert told[-1]["kind"] == "error" and said in told[-1]["text"], told[-1]
-        assert not told[-1]["again"]
 
 
 @pytest.fixture
 def view(tab, folder, address):
     """The first screen's picture on a site with the model, and who answers for a file of it."""
     about = json.loads((folder / "about.json").read_text("utf-8"))
-    made = f"<script>{writing.offer(about)}</script>{live.page(explore.writes())}"
-    (folder / "view.html").write_text(f"<!doctype html><title>t</title>{made}", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(live.EXPORT, "1")
+        states = live.states_script(explore.writes(), "explore-writes")
+    scripts = asset("site.js"), writing.offers(None, about), live.script() + states
+    made = "".join(f"<script>{script}</script>" for script in scripts)
+    (folder / "view.html").write_text(SITE + made, encoding="utf-8")
     page = tab()
     page.goto(address.replace("index", "view"))
     page.locator("summary", has_text="your own sentence").click()
@@ -384,11 +380,11 @@ def test_one_s_own_sentence_is_seen_as_it_comes_cut_and_written_on(view, model):
     view.route("**/layer-1.js", lambda way: held.append(way))
     caption, button = view.locator(".mha-caption"), partial(view.get_by_role, "button")
     view.get_by_label("your own sentence").fill(text)
-    assert "98 in all" in view.locator(".mha-own [role=status]").text_content()
+    assert "98 in all" in view.locator(".mha-own > span").text_content()
     button(name="Read it").click()
     caption.filter(has_text="1 of its 30 layers").wait_for()
     view.locator(".mha-lens", has_text="in layer 0, all nine heads").wait_for()
-    assert "MB" in view.locator(".mha-own [role=status]").text_content()
+    assert "MB" in view.locator(".mha-own > span").text_content()
     [way] = held
     way.continue_()
     caption.filter(has_text="% sure").wait_for()
@@ -400,15 +396,36 @@ def test_one_s_own_sentence_is_seen_as_it_comes_cut_and_written_on(view, model):
     assert [view.locator(".mha-answer").text_content()] == [
         piece.strip() for piece in model.pieces(left.argmax()[None])
     ]
+    link = view.url
     button(name="Put it back").click()
     button(name="Write on").click()
     written = "".join(model.write(text, 6))
     view.locator(".mha-text", has_text=text + written).wait_for()
+    view.unroute_all()
+    view.goto("about:blank")
+    view.goto(link)
+    caption.filter(has_text=f"“{text}”, with 1 cut. It waits for the model").wait_for()
+    button(name="Get the model").click()
+    caption.filter(has_text=f"from {was[best]:.0%} to {left[best]:.0%}").wait_for()
+
+
+@pytest.mark.long
+def test_a_link_brings_golf_with_one_s_own_sentence_back(view):
+    caption, button = view.locator(".mha-caption"), partial(view.get_by_role, "button")
+    view.get_by_label("your own sentence").fill("To be or not to")
+    button(name="Read it").click()
     button(name="Cut golf: this sentence").click()
     caption.filter(has_text="fewest cuts").wait_for()
     assert view.locator(".mha-tee button").count() == 10
-    view.locator(".mha-tee button").first.click()
-    caption.filter(has_text="1 cut").wait_for()
+    for cut in (0, 1):
+        view.locator(".mha-tee button").nth(cut).click()
+        caption.filter(has_text=f"{cut + 1} cut").wait_for()
+    link, said = view.url, caption.text_content()
+    view.goto("about:blank")
+    view.goto(link)
+    button(name="Get the model").click()
+    caption.filter(has_text=said).wait_for()
+    assert view.locator(".mha-tee [aria-pressed=true]").count() == 2
 
 
 @pytest.mark.long
@@ -439,5 +456,5 @@ def test_a_browser_without_simd_is_told_so_and_nothing_is_fetched(tab, tmp_path,
     page.goto((tmp_path / "index.html").as_uri())
     page.on("request", lambda request: asked.append(request.url))
     [told] = page.evaluate(ASK, {"prompt": FRANCE})
-    assert told["kind"] == "error" and "SIMD" in told["text"] and not told["again"]
+    assert told["kind"] == "error" and "SIMD" in told["text"]
     assert not [url for url in asked if "none" in url]

@@ -9,6 +9,11 @@ if (chosen) root.dataset.theme = chosen;
 
 const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches && "dark")) === "dark";
 
+// A script is loaded once.
+const load = (name) => load[name] ??= new Promise((onload) => {
+  document.head.append(Object.assign(document.createElement("script"), { src: `${name}.js`, onload }));
+});
+
 function toggleTheme({ currentTarget }) {
   root.dataset.theme = dark() ? "light" : "dark";
   currentTarget.ariaPressed = dark();
@@ -24,23 +29,14 @@ const SIGNS = { sqrt: "√", root: "√", softmax: "softmax", times: "·", infin
 const waysOf = (word) => [word.length > 4 ? word.replace(/(ing|ed|es|s|e)$/, "") : word, SIGNS[word]].filter(Boolean);
 const within = (text, ways) => ways.some((way) => text.includes(way));
 
-function sections() {
-  sections.loading ??= new Promise((done) => {
-    const script = document.createElement("script");
-    script.src = "search.js";
-    script.onload = () => done(window.SECTIONS);
-    document.head.append(script);
-  });
-  return sections.loading;
-}
-
 async function search(query, list, status) {
   search.latest = query;
   const words = query.toLowerCase().split(/[\s?!,;]+/).filter(Boolean), telling = words.filter((word) =>
     !SMALL.has(word));
   const wanted = telling.length ? telling : words;
-  const all = wanted.length ? await sections() : [];
+  if (wanted.length) await load("search");
   if (search.latest !== query) return; // something else has been typed since
+  const all = wanted.length ? window.SECTIONS : [];
   const scored = all.map((s) => {
     const [title, text] = [s.title, s.text].map((part) => part.toLowerCase()),
       found = wanted.map(waysOf).filter((ways) => within(title, ways) || within(text, ways));
@@ -75,7 +71,6 @@ document.addEventListener("mha-mounted", ({ detail }) => {
   all.forEach(({ key, labels }, k) => { if (labels.includes(given.get(key))) set(k, labels.indexOf(given.get(key))); });
   const text = given.get("text");
   if (!all.some(({ labels }) => labels.includes(text))) detail.text = text; // it was typed: it waits for the model
-  if (detail.text) view.writes?.wait(detail.text);
   const mine = () => view.cut ?? view.writes,
     known = (list) => { try { return JSON.parse(list); } catch { return undefined; } }; // a link may be broken
   const own = OWN.map((key) => [key, known(given.get(key))]).filter(([, value]) => value !== undefined
@@ -83,9 +78,10 @@ document.addEventListener("mha-mounted", ({ detail }) => {
   detail.restored = () => {
     const { state } = mine() ?? {}, then = { ...state, ...Object.fromEntries(own) };
     if (own.length && state && state.text === (text ?? state.text)
-      && mine().knows(then.cuts)) { mine().state = then; own.length = 0; }
+      && mine().knows(then)) { mine().state = then; own.length = 0; }
   };
   requestAnimationFrame(detail.restored);
+  if (detail.text) view.writes?.wait({ text, ...Object.fromEntries(own) }, detail.restored);
   const write = () => {
     const seen = all.map(({ key, labels }, k) => [key, labels[at(k)]]), state = mine()?.state ?? {}, { text } = state;
     const more = Object.fromEntries(OWN.filter((key) => key in state).map((key) => [key, JSON.stringify(state[key])]));
@@ -116,9 +112,6 @@ document.addEventListener("DOMContentLoaded", () => {
   });
 
   // an explorer's script is loaded when it comes near: the page can be read before
-  const load = (name) => load[name] ??= new Promise((done) => {
-    document.head.append(Object.assign(document.createElement("script"), { src: `${name}.js`, onload: done }));
-  });
   const near = new IntersectionObserver((entries) =>
     entries.filter((e) => e.isIntersecting).forEach(async ({ target }) => {
     near.unobserve(target);
