@@ -98,7 +98,7 @@ def attend(
     """The context, and the weights if they are asked for, of inputs that fit."""
     if causal and (return_weights or mask is not None):  # else the kernel blocks
         mask, causal = with_future(mask, k), False
-    mask, blocked_rows = opened(mask, q.ndim)  # without a key: all, then 0
+    mask, blocked_rows = opened(mask, q.ndim)  # rows without a key see all, then are 0
     if return_weights:
         weights = execution.in_full_precision(attention_weights, q, k, mask)
         weights = zeroed(weights, blocked_rows)

@@ -59,7 +59,8 @@ def cases(draw) -> SimpleNamespace:
         causal=causal,
         mask_axes=draw(st.sampled_from(MASKS)),
         share=draw(st.sampled_from([0.2, 0.9])),
-        generator=torch.Generator().manual_seed(draw(st.integers(0, 2**31))),
+        seed=(seed := draw(st.integers(0, 2**31))),
+        generator=torch.Generator().manual_seed(seed),
     )
 
 

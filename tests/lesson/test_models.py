@@ -12,10 +12,6 @@ from mha_lesson.models import (
 )
 
 
-def n_parameters(model):
-    return sum(p.numel() for p in model.parameters())
-
-
 class TestRepeatModel:
     def test_its_weights_are_the_ones_it_reads_with(self):
         model, ids = RepeatModel(11, 7, 6, 2), torch.randint(11, (5, 7))
@@ -29,7 +25,8 @@ class TestRepeatModel:
 
 class TestTwoSidesModel:
     def test_as_many_parameters_for_every_h(self):
-        counts = {n_parameters(TwoSidesModel(h)) for h in (1, 2, 4, 8, 16, 32)}
+        models = [TwoSidesModel(h) for h in (1, 2, 4, 8, 16, 32)]
+        counts = {sum(p.numel() for p in model.parameters()) for model in models}
         assert counts == {4 * 32 * 32 + 4 * 32 + (12 + 16) * 32 + 2 * (32 * 16 + 16)}
 
     def test_equals_the_formula(self):

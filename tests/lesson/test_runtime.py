@@ -55,25 +55,22 @@ def test_cuda_only_where_the_build_supports_the_gpu(capability, built, device, c
     assert card(capability, built) == device
 
 
-def test_a_driver_that_fails_is_none(card, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_fails_and_an_old_gpu_are_left_alone_without_a_warning(
+    card, monkeypatch, recwarn
+) -> None:
+    """A warning in a cell would be compared with an output that has none."""
+
     def fails() -> None:
         raise RuntimeError("CUDA driver initialization failed")
-
-    assert card((8, 0), NEW_BUILD) == "cuda"
-    monkeypatch.setattr(torch.cuda, "get_device_capability", fails)
-    assert runtime.choose_device().type == "cpu"
-
-
-def test_an_old_gpu_is_left_alone_without_a_warning(card, monkeypatch, recwarn) -> None:
-    """A warning in a cell would be compared with an output that has none."""
 
     def warns() -> tuple[int, int]:
         warnings.warn("Found GPU0 which is of cuda capability 6.0", stacklevel=2)
         return 6, 0
 
-    assert card((8, 0), NEW_BUILD) == "cuda"
-    monkeypatch.setattr(torch.cuda, "get_device_capability", warns)
-    assert runtime.choose_device().type == "cpu" and not recwarn.list
+    for asked in (fails, warns):
+        assert card((8, 0), NEW_BUILD) == "cuda"
+        monkeypatch.setattr(torch.cuda, "get_device_capability", asked)
+        assert runtime.choose_device().type == "cpu" and not recwarn.list
 
 
 @pytest.mark.parametrize(("wanted", "device"), [("cpu", "cpu"), (" meta ", "meta"), ("", "cuda")])
