@@ -26,7 +26,7 @@ _OF_ONE = {
 }
 _MAY_MIX = _OF_ONE | {"to", "copy_", "type_as", "__getitem__", "__setitem__", "__set__"}
 _JOINS = {f"__{way}{operator}__" for way in ("", "i", "r") for operator in ("and", "or", "xor")}
-_TO_NUMPY = ("numpy", "__array__")
+TO_NUMPY = ("numpy", "__array__")
 
 
 class OtherDevice(TorchFunctionMode):
@@ -64,9 +64,9 @@ class OtherDevice(TorchFunctionMode):
             asked, kwargs["device"] = DEVICE, "cpu"
         tensors = [x for x in flat((args, kwargs)) if isinstance(x, Tensor)]
         there = [self.has(x) for x in tensors]
-        if any(there) and name in _TO_NUMPY and kwargs.get("force"):
+        if any(there) and name in TO_NUMPY and kwargs.get("force"):
             return func(args[0].clone(), **kwargs)  # by way of the CPU, with memory of its own
-        if any(there) and name in _TO_NUMPY:
+        if any(there) and name in TO_NUMPY:
             raise TypeError("can't convert cuda device type tensor to numpy")
         self._refuse_mixtures(name, args, tensors, there)
         result = func(*args, **kwargs)

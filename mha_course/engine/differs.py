@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import isclose
 from typing import Any
 
 import torch
@@ -89,11 +90,11 @@ def what_differs(attempt: Attempt) -> Explanation:
             asks = "Which numbers enter that line, and on which input?"
             finding = Finding("nan_made", f"{finding.does} {words}", asks)
     elif finding.key != MOVED:
-        differs = attempt.shown.difference
-        if differs and differs.kind in ("values", "shape") and (seen := first_wrong(attempt)):
-            finding = replace(finding, does=f"{finding.does} {seen.does}", asks=seen.asks)
+        if place := finding.key != "more_than_asked" and first_wrong(attempt):
+            finding = replace(finding, does=f"{finding.does} {place.does}", asks=place.asks)
         if seen := relations.experiment(attempt, attempt.wrong):
-            finding = replace(seen, does=f"{finding.does} {seen.does}")
+            asks = place.asks if place else seen.asks
+            finding = replace(seen, does=f"{finding.does} {seen.does}", asks=asks)
     notes = []
     if n := len(attempt.raised):
         stops = f"On {n} of the {len(attempt.trials)} inputs tried it stops with an error."
@@ -117,7 +118,7 @@ def _what_differs(attempt: Attempt) -> Finding:
     if differs.kind == "type":
         return _of_type(attempt, differs)
     if isinstance(differs.expected, int):
-        return _other_count(differs, wrong)
+        return _other_count(attempt, differs)
     if differs.kind == "dtype":
         return wrong_dtype(part, differs)
     if differs.kind == "nan":
@@ -126,7 +127,10 @@ def _what_differs(attempt: Attempt) -> Finding:
         )
     here = (differs.yours, differs.expected, trial.case.sizes)
     relation = relations.relate([here, *_alike(differs, wrong, "values", "shape")])
-    key, does = (relation.key, f" {relation.does}") if relation else (differs.kind, "")
+    told = (
+        (relation.key, f" {relation.does}", relation.asks) if relation else (differs.kind, "", "")
+    )
+    key, does, asks = told
     if differs.kind == "shape":
         alike = [here, *_alike(differs, wrong, "shape")]
         have = letters_of_all([(tuple(yours.shape), sizes) for yours, _, sizes in alike])
@@ -144,22 +148,28 @@ def _what_differs(attempt: Attempt) -> Finding:
     return Finding(
         key,
         f"{part} has the right shape, {shape}, but the wrong numbers.{does}",
-        BY_HAND[differs.expected.dtype == torch.bool],
+        asks or BY_HAND[differs.expected.dtype == torch.bool],
     )
 
 
-def _other_count(differs: Difference, wrong: list[Trial]) -> Finding:
+def _other_count(attempt: Attempt, differs: Difference) -> Finding:
+    wrong = attempt.wrong
     numbers = [
         (t.outcome.value, t.expected, t.case.sizes)
         for t in wrong
         if isinstance(t.outcome, Returned) and type(t.outcome.value) is int
     ]
     does = f"Your code gives {differs.yours}; the right number is {differs.expected}."
+    if len(numbers) == len(wrong) and all(
+        isclose(n, right, rel_tol=1e-6) for n, right, _ in numbers
+    ):
+        does += " All but the last digits are right: a float on the way holds no more of them."
+        return Finding("rounded", does, "Which of your numbers could stay whole?")
     asks = "What does each of its terms count, and which terms should there be?"
     relation = relations.relate_numbers(numbers) if len(numbers) == len(wrong) > 2 else None
-    if relation is None:
-        return Finding("values", does, asks)
-    return replace(relation, does=f"{does} {relation.does}", asks=asks)
+    if relation := relation or relations.doubled(attempt, attempt.shown):
+        return replace(relation, does=f"{does} {relation.does}", asks=relation.asks or asks)
+    return Finding("values", does, asks)
 
 
 def _shape_words(letters: str, x: Tensor) -> str:

@@ -4,6 +4,7 @@ What the learner's lines make is held against what the steps of the right way ma
 as made in any order of its axes, and head by head, too.
 """
 
+import math
 from itertools import permutations
 from typing import Any
 
@@ -18,6 +19,7 @@ from mha_course.engine.safely import Returned
 from mha_course.engine.watch import spoken_line, watched
 
 NOT_MADE = -1
+BLOCKS = -1e8  # a score below it
 
 
 def first_wrong(attempt: Attempt) -> Finding | None:
@@ -38,6 +40,7 @@ def first_wrong(attempt: Attempt) -> Finding | None:
         (x, line)
         for n, (x, line) in enumerate(seen)
         if (n > begin or any(_rearranged(x, part) for part in parts))
+        and _says_something(x)
         and not any(_is(x, value, case.tolerance) for value in known)
     ]
     following = ways[reached + 1]
@@ -46,9 +49,9 @@ def first_wrong(attempt: Attempt) -> Finding | None:
     if reached < 0 and not alike:
         return None
     line = alike[0] if reached < 0 else wrong[0][1] if wrong else 0
-    name = stages[following]
+    name, come = stages[following], "the first wrong numbers come in"
     if reached < 0:
-        does = f"Already your {_are(name)} not right"
+        does, come = f"Already your {_are(name)} not right", "the mistake comes no later than"
     else:
         last, them = seen[begin][1], "them" if name.endswith("s") else "it"
         where = f" (line {last})" if last <= (line or last) else ""
@@ -56,10 +59,11 @@ def first_wrong(attempt: Attempt) -> Finding | None:
         then = f"your {_are(name)} not" if alike else nowhere
         does = f"Your {_are(stages[ways[reached]])} right{where}; {then}"
     if not line:
-        return Finding("unfinished", f"{does}.", f"Of what is the {name} made?")
+        asks = f"What {'are' if name.endswith('s') else 'is'} the {name} made of?"
+        return Finding("unfinished", f"{does}.", asks)
     return Finding(
         "first_wrong",
-        f"{does}: the first wrong numbers come in {spoken_line(attempt, line)}.",
+        f"{does}: {come} {spoken_line(attempt, line)}.",
         f"What goes into line {line}, and what should come out?",
     )
 
@@ -103,13 +107,36 @@ def _last(values: list[Tensor], seen: list[tuple[Tensor, int]], tolerance: float
 
 
 def _is(yours: Tensor, right: Tensor, tolerance: float) -> bool:
-    """Whether they hold the same numbers, with their axes in any order, or joined."""
+    """Whether they hold the same numbers, with their axes in any order, or joined.
+
+    What is low enough to block a key counts as −∞.
+    """
     if yours.numel() != right.numel() or not yours.is_floating_point():
         return False
-    ways = [yours.permute(p) for p in permutations(range(yours.ndim))] if yours.ndim < 5 else []
-    fitting = [x for x in ways if x.shape == right.shape] or [yours.reshape(right.shape)]
     room = allowed(yours.dtype, tolerance)
-    return any(close(x.to(right.dtype), right, room) for x in fitting)
+    yours, right = (x.double().masked_fill(x < BLOCKS, -math.inf) for x in (yours, right))
+    ways = [yours.permute(p) for p in permutations(range(yours.ndim))] if yours.ndim < 5 else []
+    fitting = [x for x in ways if x.shape == right.shape]
+    if not fitting and (_cuts(yours, right) or _cuts(right, yours)):
+        fitting = [yours.reshape(right.shape)]
+    return any(close(x, right, room) for x in fitting)
+
+
+def _cuts(fine: Tensor, coarse: Tensor) -> bool:
+    """Whether the axes of one are those of the other, some of them cut."""
+    left = [*coarse.shape]
+    for n in fine.shape:
+        while left and left[0] == 1 != n:
+            left.pop(0)
+        if not left or left[0] % n:
+            return False
+        left[0] //= n
+    return all(n == 1 for n in left)
+
+
+def _says_something(x: Tensor) -> bool:
+    """Whether it holds numbers, and not one number alone: an empty buffer is not wrong."""
+    return x.is_floating_point() and bool((x != x.flatten()[0]).any())
 
 
 def _rearranged(yours: Tensor, right: Tensor) -> bool:

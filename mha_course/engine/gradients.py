@@ -5,16 +5,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from mha_course.engine import errors
 from mha_course.engine.attempt import Attempt
 from mha_course.engine.compare import close
+from mha_course.engine.device import TO_NUMPY
 from mha_course.engine.inputs import normal
 from mha_course.engine.problem import Case, Problem
 from mha_course.engine.report import Finding
 from mha_course.engine.safely import Raised, fresh, run
 
 TOLERANCE = 1e-4  # a float32 √d_k is allowed in float64, and gradients are sums
+DRAWN = "error:numpy_of_learning"  # and where no number of numpy's is used, no more than that
 CUT_OFF = ("no_gradient", "gradient_stops", "gradient_differs")  # keys of what is found
 ASKS = "Which line takes numbers out of the tensors that torch keeps track of?"
 NONE = Finding(
@@ -31,9 +34,22 @@ def gradient(attempt: Attempt) -> Iterator[Finding]:
     To weights that come as an argument no gradient is asked for: they may be put into a layer.
     """
     for case in attempt.bound.cases[:2] if attempt.problem.gradient else ():
-        if finding := _gradient_on(attempt, case):
+        finding = _gradient_on(attempt, case)
+        if finding and finding.key == DRAWN:
+            with _NumbersAlone():
+                finding = _gradient_on(attempt, case) or finding
+        if finding:
             yield finding
             return
+
+
+class _NumbersAlone(TorchFunctionMode):
+    """While it is on, a tensor that learns may be drawn, or printed by numpy: as by `.detach()`."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in TO_NUMPY:
+            args = (args[0].detach(), *args[1:])
+        return func(*args, **(kwargs or {}))
 
 
 def _gradient_on(attempt: Attempt, case: Case) -> Finding | None:
@@ -66,7 +82,8 @@ def _gradient_on(attempt: Attempt, case: Case) -> Finding | None:
 
 def has_nan(problem: Problem, answer: Callable[..., Any], case: Case) -> bool:
     """Whether a gradient has NaN in it; where nothing can be differentiated none has."""
-    _, by_leaf = _differentiated(problem, answer, case, set())
+    with _NumbersAlone():
+        _, by_leaf = _differentiated(problem, answer, case, set())
     gradients = by_leaf.values() if isinstance(by_leaf, dict) else ()
     return any(g is not None and bool(g.isnan().any()) for g in gradients)
 

@@ -14,7 +14,7 @@ from mha_course.engine import beyond, differs, errors, places, rules, safely, se
 from mha_course.engine.attempt import Attempt, Explanation, Namer, Trial
 from mha_course.engine.cells_run import stale
 from mha_course.engine.compare import allowed, close_cells
-from mha_course.engine.gradients import CUT_OFF, gradient
+from mha_course.engine.gradients import CUT_OFF, DRAWN, gradient
 from mha_course.engine.problem import Bound, Problem
 from mha_course.engine.report import Finding, Picture, Report, picture
 from mha_course.engine.safely import Outcome, Raised, Returned, codes_of, on_the_cpu, run
@@ -70,19 +70,20 @@ def _judged(problem: Problem, answer: Any) -> Report:
     findings = tuple(sorted(asked, key=lambda f: f.key == "fixed_dtype"))  # that one last
     notes: tuple[str, ...] = ()
     if not findings:
-        elsewhere = (UNASKED_NOTE.format(f"{f.sentence} {f.asks}") for f in by_key.values())
-        notes = (*elsewhere, *_remarks(attempt, answer))
+        elsewhere = [UNASKED_NOTE.format(f"{f.sentence} {f.asks}") for f in by_key.values()]
+        notes = (*elsewhere[:1], *_remarks(attempt, answer))
     elif not by_key.keys().isdisjoint(OF_NUMPY) and (finding := attempt.source.by_numpy()):
         findings = (finding, *(f for f in findings if f.key not in (*OF_NUMPY, "fixed_dtype")))
     report = Report(problem.name, not findings, findings, notes, checked=len(attempt.trials))
     return _with_writes(attempt, report, writes)
 
 
-# What shows on another device, or in half precision, alone: the exercises do not ask for these.
-UNASKED = ("fixed_device", "error:numpy_lacks_dtype")
-UNASKED_NOTE = "The exercise does not ask for it, but on another device, or in half precision: {}"
-# What comes of leaving torch for numpy.
-OF_NUMPY = ("error:numpy_lacks_dtype", "error:numpy_of_learning", "fixed_device", *CUT_OFF)
+# What shows on another device, in half precision or of a picture alone: no exercise asks for these.
+UNASKED = ("fixed_device", "error:numpy_lacks_dtype", DRAWN)
+UNASKED_NOTE = (
+    "The exercise does not ask for it, but on another device, in half precision or in training: {}"
+)
+OF_NUMPY = (*UNASKED, *CUT_OFF)  # what comes of leaving torch for numpy
 
 
 def _bound(problem: Problem, answer: Any) -> Bound | Report:

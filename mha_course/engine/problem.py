@@ -83,9 +83,8 @@ class Memory(dict[tuple[Any, ...], Any]):
     def step(self, step: Step, *inputs: Any) -> Any:
         """What a step gives, computed once for the same inputs."""
         key = (step, *map(id, inputs))
-        return self.remembered(key, lambda: (step(*inputs), inputs))[
-            0
-        ]  # holds them: no id comes twice
+        self[(*key, "given")] = inputs  # held, though it may raise: no id comes twice
+        return self.remembered(key, lambda: step(*inputs))
 
 
 @dataclass(frozen=True)
@@ -175,6 +174,7 @@ class Problem:
         ready_made: functions that do all of it, or a part; a right answer that calls it hears so.
         remark: what else is worth saying of a right answer: `remark(attempt) -> str`.
         reread: the heading in its notebook where what it asks for is explained.
+        part_of: an exercise whose answer holds this one's: practice asks for one of the two.
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
     """
 
@@ -191,6 +191,7 @@ class Problem:
     ready_made: tuple[str, ...] = ()
     remark: Callable[..., str] | None = None
     reread: str = ""
+    part_of: str = ""
     trials_by_part: Callable[..., Any] | None = None
     _made: dict[Any, list[Case]] = field(default_factory=dict, repr=False)
     _known: list[Slip] = field(default_factory=list, repr=False)

@@ -39,7 +39,7 @@ def relate(samples: Sequence[Sample]) -> Finding | None:
                 continue
             texts = [s for s in texts if s in relation(*sample)] if texts else []
         if texts:
-            return Finding(f"relation:{relation.__name__}", texts[0])
+            return Finding(f"relation:{relation.__name__}", texts[0], ASKS.get(relation, ""))
     return None
 
 
@@ -173,6 +173,14 @@ def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
 Relation = Callable[[Tensor, Tensor, Sizes], list[str]]
 _SAME_SHAPE: tuple[Relation, ...] = (factor, moved_axes, shuffled, row_factors, partly_right, near)
 _OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, a_slice)
+ASKS: dict[Relation, str] = {
+    factor: "Which factor is missing, or stands there once too often?",
+    moved_axes: "Which line should bring the axes into their order?",
+    shuffled: "Which line moves numbers, and does it keep together what belongs together?",
+    row_factors: "By what is each row divided in the end, and by what should it be?",
+    partly_right: "What is special about these positions?",
+    near: "Which line rounds, or computes with fewer digits?",
+}
 
 
 def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:
@@ -191,6 +199,28 @@ def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:
         if sides and (formula := _sum_of([yours for yours, *_ in results], terms, n)):
             return Finding("formula", f"On every input your number is {formula}.")
     return None
+
+
+def doubled(attempt: Attempt, trial: Trial) -> Finding | None:
+    """Of a count: the first argument that it grows with as it should not."""
+    given, problem = trial.case.inputs, attempt.problem
+    if not isinstance(trial.outcome, Returned) or not (yours := trial.outcome.value):
+        return None
+    for i, name in enumerate(problem.arguments):
+        inputs = (*given[:i], 2 * given[i], *given[i + 1 :])
+        larger = replace(trial, case=replace(trial.case, inputs=inputs))
+        outcome = larger.given_by(attempt.bound.answer).outcome
+        if isinstance(outcome, Returned) and type(outcome.value) is int:
+            right, own = problem.result_of((), inputs) / trial.expected, outcome.value / yours
+            if not math.isclose(right, own, rel_tol=1e-3):
+                does = f"When `{name}` is doubled, the right number {_grows(right)}, and yours "
+                asks = f"Where should `{name}` stand among your terms?"
+                return Finding("values", f"{does}{_grows(own)}.", asks)
+    return None
+
+
+def _grows(times: float) -> str:
+    return "stays as it is" if times == 1 else f"becomes {number(times)} times as large"
 
 
 def _terms(sizes: Sequence[Sizes]) -> dict[str, list[int]]:

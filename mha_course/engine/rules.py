@@ -70,11 +70,6 @@ def _fresh_weights(attempt: Attempt) -> Finding | None:
     return source.layer_in_forward() if problem.bind else source.fresh_weights(problem.arguments)
 
 
-def _is_bool(attempt: Attempt) -> bool:
-    """Whether it asks for True and False, which `^` may rightly compare."""
-    return getattr(attempt.shown.expected, "dtype", None) == torch.bool
-
-
 def _from_another_notebook(raised: Raised) -> Finding | None:
     """A name without a value that is an exercise's, or stands in a module that it needs."""
     name = getattr(raised.error, "name", None) or ""
@@ -116,7 +111,7 @@ OF_TENSORS = {
 def in_the_lines(attempt: Attempt) -> Explanation | None:
     """What stands in the learner's lines comes before what can be guessed from the results."""
     source, key = attempt.source, attempt.first_error.key if attempt.raised else ""
-    outcomes = [t.outcome for t in attempt.raised]
+    outcomes, right = [t.outcome for t in attempt.raised], attempt.shown.expected
     finding: Finding | None = None
     first = outcomes[0] if outcomes and isinstance(outcomes[0], Raised) else None
     if key == "error:truth_of_a_tensor" and first:
@@ -129,7 +124,8 @@ def in_the_lines(attempt: Attempt) -> Explanation | None:
         finding = source.a_stub_is_called()
     elif key in ("error:dtype_mix", "error:matrix_shapes"):
         finding = _fresh_weights(attempt)
-    elif not key and isinstance(attempt.shown.expected, (int, Tensor)) and not _is_bool(attempt):
+    elif not key and getattr(right, "dtype", type(right)) not in (torch.bool, tuple):
+        # Of a mask `^` would be right.
         finding = None if attempt.remembered(single).slips else source.no_power()
     if key in OF_TENSORS and not finding:
         finding = source.from_the_notebook(Tensor)

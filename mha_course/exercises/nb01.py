@@ -53,6 +53,8 @@ def queries_keys_values() -> Iterator[Case]:
     1,
     "01",
     reread="Why divide at all?",
+    part_of="attention",
+    stages="product scale",
     make_cases=queries_and_keys,
     gives=("scores (..., T_q, T_k)",),
 )
@@ -162,7 +164,7 @@ def finish(scores):
     make_cases=queries_keys_values,
     ready_made=("scaled_dot_product_attention",),
     gives=("output (..., T_q, d_v)", "weights (..., T_q, T_k)"),
-    stages={"product": "dot products", "scale": "scores", "normalise": "weights", "mix": "output"},
+    stages="product scale normalise mix=output",
 )
 def attention(Q, K, V, *, product, scale, normalise, mix, give):
     """softmax(Q Kᵀ / √d_k) V, and the weights."""

@@ -167,6 +167,9 @@ def inward(d_model, h, d_k):
     full_width_heads = 3 * h * d_model**2
     """Every head gets W_q, W_k and W_v of the full width, d_model × d_model. | How many dimensions
     does one head have?"""
+    keys_and_values_once = d_model * h * d_k + 2 * d_model * d_k
+    """W_k and W_v are counted for one head only, W_q for all of them. | Which of the three does
+    every head have for itself?"""
     nothing_inward = 0
     "Only W_o is counted. | Which projections lead into the heads?"
     from_heads_to_heads = 3 * (h * d_k) ** 2

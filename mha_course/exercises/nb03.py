@@ -47,6 +47,7 @@ def heads() -> Iterator[Case]:
     reread="Step 2: `permute` reorders the axes",
     make_cases=tokens,
     gives=("heads (B, n_heads, T, d_k)",),
+    stages="cut",
 )
 def split_heads(x, n_heads, *, cut, order, finish):
     """(B, T, d_model) -> (B, h, T, d_k)."""
@@ -92,6 +93,8 @@ def cut(x, h):
     head 0?"""
     same_columns = heads[:, :, :1].expand(-1, -1, h, -1)
     "Every head gets the same columns, those of head 0. | Which columns belong to head 1?"
+    first_sequence = heads[:1].expand_as(heads)
+    "Every sequence is the first one. | What does `x[0]` leave out?"
     repeated = x[:, :, None].expand(-1, -1, h, -1)
     """Every head gets all d_model columns: the tensor is repeated instead of cut. | How wide should
     one head be?"""

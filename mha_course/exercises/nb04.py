@@ -334,7 +334,7 @@ HIDES = (
     remark=nan_on_the_way,
     make_cases=scores_and_masks,
     gives=("weights (..., T_q, T_k)",),
-    stages={"fill": "masked scores", "normalise": "weights", "empty": "weights"},
+    stages="fill normalise empty",
     further=(gradients_of_blocked_rows,),
 )
 def masked_softmax(scores, mask, *, read, fill, normalise, empty):
@@ -515,6 +515,9 @@ def one_maximum(scores, mask):
     """A small number is added to the sum that is divided by: rows sum to less than 1, and where the
     open keys score low they lose most of their weight. | Which rows need that number, and what
     could be done for those alone?"""
+    of_open_keys = (low - low.amax(-1, keepdim=True).clamp(min=-1e30)).exp()
+    epsilon_after_mask = (shares(of_open_keys, small) for small in (0.1, 1e-2, 1e-3, 1e-4, 1e-5))
+    "= epsilon_added"
     epsilon_and_overflow = (shares(product, small) for small in (0.1, 1e-2, 1e-3, 1e-4, 1e-5))
     """A small number is added to the sum that is divided by, so rows sum to less than 1; and `exp`
     takes the scores as they are, and overflows where they are large. | What may be taken away from

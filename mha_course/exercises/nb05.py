@@ -51,7 +51,7 @@ def side_by_side(attempt: Attempt) -> str:
     make_cases=heads_and_w_o,
     gives=("output (B, T, d_model)",),
     remark=side_by_side,
-    stages={"slab": "slabs of W_o", "write": "writes"},
+    stages="slab write",
 )
 def sum_of_head_writes(heads, W_o, *, each, slab, write, collect):
     """Σ_i head_i · (its columns of W_o)ᵀ."""

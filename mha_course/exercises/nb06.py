@@ -62,17 +62,7 @@ _NAN_GRADIENTS = {
     reread="The formula",
     make_cases=lambda: (),
     gives=("output (B, T, d_model)",),
-    stages={
-        "project": "queries, keys and values",
-        "split": "heads",
-        "product": "dot products",
-        "scale": "scores",
-        "fill": "masked scores",
-        "normalise": "weights",
-        "arrange": "context",
-        ">leave": "joined heads",
-        "leave": "output",
-    },
+    stages="project split product scale fill normalise arrange >leave leave",
     bind=STUB.bind,
     further=(gradient_with_blocked_rows, low_scores_in_half),
     ready_made=(

@@ -129,14 +129,7 @@ def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Findin
         "the cache's tensor of keys (B, h, T_old + T_new, d_k)",
         "the cache's tensor of values (B, h, T_old + T_new, d_k)",
     ),
-    stages={
-        "join": "old and new keys and values",
-        "product": "dot products",
-        "scale": "scores",
-        "fill": "masked scores",
-        "normalise": "weights",
-        "mix": "context",
-    },
+    stages="join product scale fill normalise mix",
 )
 def cached_attention(
     q, k, v, old_k, old_v, *, join, product, scale, block, fill, normalise, mix, give

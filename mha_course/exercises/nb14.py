@@ -158,20 +158,7 @@ def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Findin
     further=(the_old_cache_stays,),
     gives=tuple(f"the output of call {n} (B, T_new, d_model)" for n in (1, 2, 3)),
     ready_made=("GroupedQueryAttention",),
-    stages={
-        "project": "queries, keys and values",
-        "split": "heads",
-        "turn": "turned heads",
-        "join": "old and new keys and values",
-        "share": "shared keys and values",
-        "product": "dot products",
-        "scale": "scores",
-        "fill": "masked scores",
-        "normalise": "weights",
-        "mix": "context",
-        ">leave": "joined heads",
-        "leave": "output",
-    },
+    stages="project split turn join share product scale fill normalise mix >leave leave",
 )
 def WritingAttention(
     x,

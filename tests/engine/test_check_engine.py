@@ -5,6 +5,7 @@ import json
 import random
 import sys
 import warnings
+import weakref
 from functools import partial, wraps
 from itertools import product
 from typing import Any
@@ -18,7 +19,15 @@ from torch import Tensor, nn
 from mha_course.engine.device import DEVICE, OtherDevice
 from mha_course.engine.errors import explain
 from mha_course.engine.judge import judge
-from mha_course.engine.problem import MOST_PAIRS, WHOLE, Bound, Case, Problem
+from mha_course.engine.problem import (
+    MOST_PAIRS,
+    WHOLE,
+    Bound,
+    Case,
+    Memory,
+    Problem,
+    StepRaised,
+)
 from mha_course.engine.report import Finding, Report
 from mha_course.engine.safely import Raised, Returned, codes_of, fresh, run, safe_text, seed
 from typed import typed
@@ -264,6 +273,16 @@ def _toy() -> Problem:
     toy.step([("both", "Both.", "", lambda x: x + 7)], at="add", twice=lambda y: 7 * y)
     toy.step([("zero", "Nothing.", "", lambda x: 0)], at=WHOLE)
     return toy
+
+
+def test_a_step_that_raises_holds_what_it_was_given() -> None:
+    """Else something else may come to lie at its address, and be taken for it."""
+    memory, given = Memory(), Evil()
+    seen = weakref.ref(given)
+    with pytest.raises(StepRaised):
+        memory.step(len, given)
+    del given
+    assert seen() is not None
 
 
 def test_a_variant_cannot_learn() -> None:

@@ -894,7 +894,7 @@ total:
   x.exp().sum() + x.sin().sum() | not_doubled | ; the right number is
 count:
   10**4 + 3 * n | relation:gap | gives 10015; the right
-  10**4 + n + n**5 | values | gives 13130; the right
+  10**4 + n + n**5 | values | is 10005. When `n` is doubled, the right number becomes
   10**4 + n + (n != 2) | values | gives 10006; the right
   10**4 + 3 * n if n == 5 else 0.5 | values | gives 10015; the
   10.0**4 + n | returns_float | a float, but it should be an int.

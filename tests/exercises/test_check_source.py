@@ -5,12 +5,10 @@ import re
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
-import mha_lesson
+from answers.variations import defined
 from mha_course import check
-from mha_lesson import attention
+from mha_lesson import attention, split_heads
 from typed import typed
 
 LEFT = {  # by other cells
@@ -70,34 +68,6 @@ def test_a_rule_says_what_stands_there(rule) -> None:
 def test_sizes_are_kept_in_what_is_quoted() -> None:
     report = check.attention_scores(lambda Q, K: Q + K)
     assert "must match the size of tensor b (" in str(report)
-
-
-class Several(nn.Module):
-    """√d_model, heads interleaved, and x added at the end."""
-
-    def __init__(self, d_model: int, n_heads: int) -> None:
-        super().__init__()
-        self.h = n_heads
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        Q, K, V = (
-            layer(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
-            for layer in (self.w_q, self.w_k, self.w_v)
-        )
-        scores = Q @ K.mT / x.shape[-1] ** 0.5
-        if mask is not None:
-            gone = mask.all(-1, keepdim=True)
-            scores = scores.masked_fill(mask & ~gone, -math.inf)
-        weights = scores.softmax(-1)
-        if mask is not None:
-            weights = weights.masked_fill(gone, 0.0)
-        return x + self.w_o((weights @ V).permute(0, 2, 3, 1).flatten(2))
-
-
-def test_of_a_class_the_mistakes_of_both_methods_are_named() -> None:
-    report = check.MultiHeadAttention(Several)
-    assert set(report.slips) == {"by_root_d_model", "dimensions_before_heads", "with_residual"}
 
 
 CELL = """\
@@ -160,15 +130,23 @@ OF_A_CLASS = [
 ]
 
 
+def report_on(text: str, **names: object) -> check.Report:
+    return check.MultiHeadAttention(defined("MultiHeadAttention", "cell", text, **names))
+
+
 @pytest.mark.parametrize(("old", "new", "said"), OF_A_CLASS)
-def test_of_a_class_a_rule_says_what_stands_there(old, new, said, tmp_path) -> None:
+def test_of_a_class_a_rule_says_what_stands_there(old, new, said) -> None:
     assert old in RIGHT
-    (tmp_path / "cell.py").write_text(RIGHT.replace(old, new))
-    names = {"torch": torch, "nn": nn, "F": F, "math": math, "context": torch.ones(2, 3)}
-    names |= {"attention": attention, "split_heads": mha_lesson.split_heads, "__name__": "cell"}
-    exec(compile((tmp_path / "cell.py").read_text(), tmp_path / "cell.py", "exec"), names)
-    report = str(check.MultiHeadAttention(names["MultiHeadAttention"]))
+    names = {"context": torch.ones(2, 3), "attention": attention, "split_heads": split_heads}
+    report = str(report_on(RIGHT.replace(old, new), **names))
     assert re.search(said if "right." in said else re.escape(said), report, re.S), report
+
+
+def test_of_a_class_all_mistakes_are_named() -> None:
+    text = RIGHT.replace("Q.shape[-1] **", "x.shape[-1] **").replace("self.w_o(", "x + self.w_o(")
+    text = text.replace("(weights @ V).transpose(1, 2)", "(weights @ V).permute(0, 2, 3, 1)")
+    slips = report_on(text).slips
+    assert {*slips} == {"by_root_d_model", "dimensions_before_heads", "with_residual"}
 
 
 def test_a_class_of_a_notebooks_cell_is_read() -> None:

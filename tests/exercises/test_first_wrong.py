@@ -1,12 +1,8 @@
 """Where no slip fits, the check says up to where all is right, and where it first goes wrong."""
 
-import linecache
-import math
-
 import pytest
-import torch
-from torch import nn
 
+from answers.variations import defined
 from mha_course import check
 
 CLASS = """class MultiHeadAttention(nn.Module):
@@ -75,10 +71,7 @@ TRIES = {
 
 def said_of(name, lines):
     code = CLASS + "".join(f"        {line}\n" for line in lines.splitlines())
-    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-    cell = {"nn": nn, "math": math, "torch": torch}
-    exec(compile(code, name, "exec"), cell)
-    return str(check.MultiHeadAttention(cell["MultiHeadAttention"]))
+    return str(check.MultiHeadAttention(defined("MultiHeadAttention", name, code)))
 
 
 @pytest.mark.parametrize("name", TRIES)

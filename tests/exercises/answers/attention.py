@@ -14,13 +14,6 @@ from answers import slips
 EXERCISE = "attention"
 
 
-def by_the_book(Q, K, V):
-    d_k = Q.size(-1)
-    scores = torch.matmul(Q, K.transpose(-2, -1)) / math.sqrt(d_k)
-    p_attn = F.softmax(scores, dim=-1)
-    return torch.matmul(p_attn, V), p_attn
-
-
 def exp_by_hand(Q, K, V):
     s = Q @ K.transpose(-2, -1) / Q.shape[-1] ** 0.5
     e = torch.exp(s - s.max(dim=-1, keepdim=True).values)
@@ -89,12 +82,6 @@ def weights_as_a_gradient(Q, K, V):
     S = Q @ K.transpose(-1, -2) / math.sqrt(Q.shape[-1])
     A = grad(lambda s: s.logsumexp(-1).sum())(S)
     return A @ V, A
-
-
-def attention_log_space(Q, K, V):
-    scores = torch.matmul(Q, K.transpose(-1, -2)) * Q.shape[-1] ** -0.5
-    weights = (scores - scores.logsumexp(dim=-1, keepdim=True)).exp()
-    return [einops.einsum(weights, V, "... q k, ... k d -> ... q d"), weights]
 
 
 @slips("thrown_away")

@@ -51,13 +51,6 @@ def mask_by_rolling(n_new, n_cached, window):
     return torch.logical_not(band[n_cached:])
 
 
-def mask_band(n_new, n_cached, window):
-    keep = torch.ones(n_new, n_cached + n_new, dtype=torch.bool).tril(n_cached)
-    if window is not None:
-        keep = keep.triu(n_cached - window + 1)
-    return keep.logical_not()
-
-
 @slips("ends_there")
 def a_table_of_1024(n_new, n_cached, window):
     n = n_cached + n_new

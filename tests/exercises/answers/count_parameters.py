@@ -51,7 +51,7 @@ def params_by_linear(d_model, n_heads, d_k):
     return sum(p.numel() for m in mods for p in m.parameters())
 
 
-@slips("biases_of_d_model")
+@slips("biases_in")
 def with_four_biases(d_model, n_heads, d_k):
     return 4 * (d_model * n_heads * d_k + d_model)
 

@@ -17,12 +17,6 @@ def groups_as_an_axis(q, k):
     return rearrange(scores, "b kv g q k -> b (kv g) q k")
 
 
-def grouped_loop(q, k):
-    group = q.shape[1] // k.shape[1]
-    rows = [q[:, i] @ k[:, i // group].transpose(1, 2) for i in range(q.shape[1])]
-    return torch.stack(rows, dim=1) / math.sqrt(q.shape[-1])
-
-
 def grouped_interpolated(q, k):
     h = q.shape[1]
     index = torch.arange(h, device=q.device) * k.shape[1] // h

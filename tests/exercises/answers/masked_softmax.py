@@ -59,25 +59,11 @@ def by_attention(scores, mask):
     return w * (~dead)
 
 
-def with_a_sentinel(scores, mask):
-    # an extra key that everybody may see, so far below that it only matters where it is alone
-    low = torch.full_like(scores[..., :1], torch.finfo(scores.dtype).min)
-    x = torch.cat([scores.masked_fill(mask, float("-inf")), low], -1)
-    return x.softmax(-1)[..., :-1]
-
-
 def in_double(scores, mask):
     x = scores.double().masked_fill(mask, -math.inf)
     x = x - x.amax(-1, keepdim=True).clamp(min=-1e300)
     e = x.exp()
     return (e / e.sum(-1, keepdim=True).clamp(min=1e-300)).to(scores.dtype)
-
-
-def softmax_in_pieces(scores, mask):
-    lowest = torch.finfo(scores.dtype).min
-    s = scores.where(~mask, lowest)
-    w = s.softmax(-1)
-    return w * (~mask).to(w.dtype)
 
 
 def softmax_by_exp(scores, mask):
@@ -106,7 +92,7 @@ def w3_loop(scores, mask):
     return out
 
 
-@slips("relation:row_factors")
+@slips("epsilon_added")
 def w3_epsilon(scores, mask):
     top = scores.masked_fill(mask, -torch.finfo(scores.dtype).max).amax(-1, keepdim=True)
     e = torch.where(mask, 0.0, (scores - top).masked_fill(mask, 0.0).exp()).to(scores.dtype)

@@ -29,12 +29,6 @@ def loss_by_onehot(logits, tokens):
     return -(logp * hot).sum((-1, -2)).mean() / (logits.shape[1] - 1)
 
 
-def loss_logsumexp(logits, tokens):
-    here, answers = logits[:, :-1], tokens[:, 1:].long()
-    hit = torch.take_along_dim(here, answers.unsqueeze(-1), dim=-1).squeeze(-1)
-    return (here.logsumexp(dim=-1) - hit).mean()
-
-
 def loss_logsumexp_2(logits, tokens):
     total, n = 0.0, 0
     for t in range(tokens.shape[1] - 1):

@@ -9,17 +9,6 @@ from answers import slips
 EXERCISE = "rotate"
 
 
-def halves_as_complex(x, positions):
-    a, b = x.double().chunk(2, -1)
-    speeds = torch.exp(
-        -math.log(1e4)
-        * torch.arange(a.shape[-1], device=x.device, dtype=torch.float64)
-        / a.shape[-1]
-    )
-    z = torch.complex(a, b) * torch.exp(1j * (positions[:, None] * speeds))
-    return torch.cat((z.real, z.imag), -1).to(x.dtype)
-
-
 def llama_style(x, positions):
     d = x.shape[-1]
     inv_freq = 1.0 / (10000 ** (torch.arange(0, d, 2, dtype=torch.float64, device=x.device) / d))
@@ -106,15 +95,6 @@ def rotate_in_place(x, positions):
     x[..., :half] = a * cos - b * sin
     x[..., half:] = a * sin + b * cos
     return x
-
-
-def rotate_as_complex(x, positions):
-    half = x.shape[-1] // 2
-    inv = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
-    ang = positions.to(device=x.device, dtype=torch.float64)[:, None] * inv
-    z = torch.complex(x[..., :half].double(), x[..., half:].double())
-    z = z * torch.polar(torch.ones_like(ang), ang)
-    return torch.cat([z.real, z.imag], dim=-1).to(x.dtype)
 
 
 def rotate_pair_by_pair(x, positions):

@@ -21,9 +21,3 @@ def entry_for_entry(x, n_heads):
         for j in range(d_k):
             out[:, h, :, j] = x[:, :, h * d_k + j]
     return out
-
-
-def split_by_index(x, n_heads):
-    columns = torch.arange(x.shape[-1], device=x.device).reshape(n_heads, 1, -1)
-    rows = torch.arange(x.shape[1], device=x.device).reshape(1, -1, 1)
-    return x[:, rows, columns]

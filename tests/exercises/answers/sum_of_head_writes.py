@@ -52,14 +52,6 @@ def writes_float32(heads, W_o):
     return out
 
 
-def a_buffer_on_the_cpu(heads, W_o):
-    B, h, T, d = heads.shape
-    out = torch.zeros(B, T, W_o.shape[0], dtype=heads.dtype)
-    for i in range(h):
-        out += heads[:, i] @ W_o[:, i * d : (i + 1) * d].T
-    return out
-
-
 @slips("error:broadcast_shapes")
 def writes_rows(heads, W_o):
     d_k = heads.shape[-1]

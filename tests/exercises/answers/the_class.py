@@ -201,18 +201,6 @@ class WithBuffers(nn.Module):
         return self.w_o(torch.cat(torch.einsum("bhij,bhjd->bhid", w, v).unbind(1), -1))
 
 
-class MhaEinsum(_Base):
-    def forward(self, x, mask=None):
-        q, k, v = (w(x).unflatten(-1, (self.n_heads, -1)) for w in (self.w_q, self.w_k, self.w_v))
-        s = torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
-        if mask is not None:
-            s = torch.where(mask, torch.finfo(s.dtype).min, s)
-        w = s.softmax(-1)
-        if mask is not None:
-            w = torch.where(mask, 0.0, w)
-        return self.w_o(torch.einsum("bhqk,bkhd->bqhd", w, v).flatten(-2))
-
-
 class MHAHeadByHead(_Base):
     def forward(self, x, mask=None):
         B, T, _ = x.shape
