@@ -1,8 +1,8 @@
-"""The questions of the course: `questions.toml`, read for all who ask them or look at guesses."""
+"""The questions of the course, of one form in all files; `questions.toml` holds the guesses."""
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -44,22 +44,65 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, what to do with the picture, and the choices in their order."""
+    """What is asked, and answered; `kind` is "choose", "number" or "say".
 
+    One before a picture is a guess: `look` says what to do with the picture, and the notebook
+    computes which choice is right. It has no other answer.
+    """
+
+    name: str  # in the bank of the notebook and itself: "01.why_root"
     asks: str
-    look: str
-    choices: Mapping[str, Choice]
+    look: str = ""
+    choices: Mapping[str, Choice] = field(default_factory=dict, hash=False)
+    at: str = ""  # the heading where it is answered
+    level: int = 0
+    answer: str = ""
+    must: tuple[str, ...] = ()
+    right: str = ""
+    number: float | None = None
+    computed: str = ""
+    aloud: bool = False
+    often: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (self.look or (self.at and self.level and self.answer)):
+            raise ValueError(f"{self.name} lacks `at`, `level` or `answer`.")
+
+    @property
+    def notebook(self) -> str:
+        return self.name[:2]
+
+    @property
+    def kind(self) -> str:
+        return "choose" if self.choices else "say" if self.number is None else "number"
+
+
+def read(source: Path) -> Mapping[str, Question]:
+    """All questions of a file by their names, in its order."""
+    groups = tomllib.loads(source.read_text("utf-8"))
+    entries = {
+        f"{group}.{name}".removeprefix("question."): entry
+        for group, some in groups.items()
+        for name, entry in some.items()
+    }
+    return {name: _question(name, **entry) for name, entry in entries.items()}
+
+
+def _question(name: str, **entry: Any) -> Question:
+    choices = {label: Choice.read(*about) for label, about in entry.pop("choices", {}).items()}
+    wrong = {label: Choice.read(*about) for label, *about in entry.pop("wrong", ())}
+    if right := entry.get("right"):  # has no place of its own among the mistakes
+        told = Choice(entry.get("answer", ""), name[:2], entry.get("at", ""))
+        choices = dict(sorted((wrong | {right: told}).items()))
+    lists = {key: tuple(entry.pop(key, ())) for key in ("must", "often")}
+    parts: dict[str, Any] = entry | lists
+    return Question(name, choices=choices, **parts)
 
 
 @cache
-def questions() -> dict[str, Question]:
-    """All of the course by their names, in its order."""
-    entries = tomllib.loads(SOURCE.read_text("utf-8"))["question"]
-    return {name: _question(**entry) for name, entry in entries.items()}
-
-
-def _question(asks: str, look: str, choices: dict[str, list[str]]) -> Question:
-    return Question(asks, look, {label: Choice.read(*about) for label, about in choices.items()})
+def questions() -> Mapping[str, Question]:
+    """All guesses of the course by their names, in its order."""
+    return read(SOURCE)
 
 
 def known_guesses(guesses: Any) -> dict[str, str]:

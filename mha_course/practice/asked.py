@@ -130,8 +130,9 @@ def _judged(question: Question, answer: float) -> tuple[bool, str]:
         assert question.number is not None
         return abs(answer - question.number) <= 1e-3 * abs(question.number), ""
     choice = dict(enumerate(question.choices, 1)).get(int(answer), "")
-    if (wrong := question.wrong.get(choice)) is None:
-        return choice == question.right, ""
+    if choice in ("", question.right):
+        return choice != "", ""
+    wrong = question.choices[choice]
     return False, f"{wrong.says} (Notebook {int(wrong.notebook)}, *{wrong.heading}*)"
 
 

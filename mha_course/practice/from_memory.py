@@ -146,8 +146,10 @@ class Practice:
         """At most three that are due and fit into a sitting; the class fills one alone."""
         chosen: list[Due] = []
         for one in (d for d in self.due() if d.day <= day):
-            minutes = sum(statements()[c.name].minutes for c in (*chosen, one))
-            if len(chosen) < MOST and minutes <= MINUTES:
+            names = [c.name for c in (*chosen, one)]
+            minutes = sum(statements()[name].minutes for name in names)
+            apart = {self.exercises[name].part_of for name in names}.isdisjoint(names)
+            if len(chosen) < MOST and minutes <= MINUTES and apart:
                 chosen.append(one)
         return chosen
 
@@ -170,7 +172,7 @@ class Practice:
         return replace(report, notes=(*report.notes, *_since(problem, report, past, minutes)))
 
     def notebook(self, chosen: list[Due], day: date) -> dict[str, Any]:
-        whole = [one.name for one in chosen] == [CLASS]
+        whole = [self.in_its_layout(one).name for one in chosen] == [CLASS]
         cells = [_cell(WHOLE_CLASS if whole else BEGIN), _cell(SETUP, "code")]
         for one in chosen:
             problem, asked = self.in_its_layout(one), statements()[one.name]
