@@ -185,16 +185,13 @@ def _files(folder: Path, report: Path | None) -> list[Path]:
     closed = lambda error: files.append(Path(error.filename))  # noqa: E731
     for top, folders, names in os.walk(folder, onerror=closed):
         if os.path.basename(top) == CHECKPOINTS:
-            names = [n for n in names if not os.path.lexists(os.path.join(top, "..", _original(n)))]
+            originals = {n: os.path.join(top, "..", n.replace("-checkpoint", "")) for n in names}
+            names = [n for n in names if not os.path.lexists(originals[n])]
         folders[:] = [f for f in folders if f not in NOISE and (f[0] != "." or f == CHECKPOINTS)]
         folders[:] = [f for f in folders if Path(top, f).resolve() != left_out]
         links = [f for f in folders if os.path.islink(os.path.join(top, f))]
         files += [Path(top, n) for n in [*names, *links] if not n.startswith(".")]
     return [path for path in files if path.name not in ("Thumbs.db", "desktop.ini")]
-
-
-def _original(copy: str) -> str:
-    return copy.replace("-checkpoint", "")
 
 
 def _at(file: PurePath) -> PurePath:

@@ -33,11 +33,11 @@ from mha_course.exercises import Exercise, variants_solved
 from mha_course.exercises.variants import VARIANTS
 from mha_course.pages.worksheets import page
 from mha_course.practice import asked
+from mha_course.practice.from_memory import CLASS
 from mha_lesson.refusals import say
 
 BOOKS = [*paths()]
 MOST_EXERCISES, MOST_QUESTIONS = 3, 9
-MANY = 4  # things that an answer must hold
 FOR_CODE, A_STEP = 5, 2  # points for code, and what a step costs that the check names as wrong
 HEAD = """# {title}
 
@@ -105,24 +105,24 @@ def books(text: str) -> list[str]:
 def chosen(
     numbers: Collection[str], seed: int, own: Path | None = None
 ) -> tuple[list[Exercise], list[Question]]:
-    """Exercises and questions of these notebooks, each in the order of the course.
+    """Exercises and questions of these notebooks, each in the order of the course; of 06 the class
+    of exercise 11, as a function.
 
     Raises:
         ValueError: `own`, a file of further questions, cannot be read as one.
     """
     draw = random.Random(seed)
-    layouts = [some for some in VARIANTS.values() if some[0].notebook in numbers]
-    some = sorted(draw.sample(range(len(layouts)), min(MOST_EXERCISES, len(layouts))))
-    exercises = [draw.choice(layouts[i]) for i in some]
+    layouts = {n: some for n, some in VARIANTS.items() if some[0].notebook in numbers}
+    names = sorted(draw.sample([*layouts], len(layouts)), key=lambda name: name != CLASS)
+    some = [layouts[name] for name in layouts if name in names[:MOST_EXERCISES]]
+    exercises = [draw.choice(variants) for variants in some]
     try:
         unseen = [*bank(EXAM).values(), *(bank(own).values() if own else ())]
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"--bank takes a file like {EXAM}; {own}: {error}") from error
     unseen.sort(key=lambda question: question.notebook)
     piles = [[q for q in unseen if q.notebook == book] for book in numbers]
-    # What has many steps comes first: the class of exercise 11, in small.
-    drawn = [sorted(draw.sample(p, len(p)), key=lambda q: len(q.must) < MANY) for p in piles]
-    turns = zip_longest(*drawn)
+    turns = zip_longest(*(draw.sample(pile, len(pile)) for pile in piles))
     dealt = [question for turn in turns for question in turn if question][:MOST_QUESTIONS]
     return exercises, [question for question in unseen if question in dealt]
 
@@ -139,7 +139,7 @@ def parts(exercises: Sequence[Exercise], questions: Sequence[Question]) -> Itera
         where = f"(Notebook {int(question.notebook)}, *{question.at}*)"
         key = asked.formulas(f"{right}{question.answer} {where}\n{holds}")
         points = len(question.must) if question.kind == "say" else 1
-        text, choices = asked.formulas(question.asks), question.choices
+        text, choices = asked.formulas(question.asks), tuple(question.choices)
         yield Part(points, text, key, choices=choices, right=question.right)
 
 

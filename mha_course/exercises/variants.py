@@ -8,6 +8,7 @@ docstring; a string below it is asked where a slip has no question of its own.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial, wraps
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ import torch
 from mha_course.engine.families import orders_of_axes
 from mha_course.engine.inputs import normal, unchanged
 from mha_course.engine.problem import Case, Step
-from mha_course.exercises import Exercise, exercise, nb01, nb02, nb03, nb04, nb05, nb07, nb11
+from mha_course.exercises import Exercise, exercise, nb01, nb02, nb03, nb04, nb05, nb06, nb07, nb11
+from mha_course.exercises.nb06_layers import NAMES, Layers
 from mha_course.exercises.nb10 import rotate
 
 VARIANTS: dict[str, list[Exercise]] = {}  # of each exercise, by its name
@@ -54,6 +56,7 @@ def variant(
 
         more = {"gives": gives or original.gives, "gradient": original.gradient}
         new = exercise(original.number, original.notebook, make_cases=make_cases, **more)(in_steps)
+        new.stages = original.stages
         new.further = () if gives else tuple(map(through, original.further))
         new.arguments = new.arguments[1:]
         theirs = [name for name in original.sites if name not in (*but, *instead)]
@@ -214,6 +217,41 @@ def write_of_one_head(course, heads, W_o, i):
     r"""`heads` is $(B, h, T, d_k)$ and `W_o` is $(d_\text{model}, h \cdot d_k)$, in the layout of
     `nn.Linear`. Give what head i alone adds to the output, $(B, T, d_\text{model})$."""
     return course(heads, W_o, collect=lambda writes: writes[i])
+
+
+def tokens_and_four_matrices() -> Iterator[Case]:
+    for case in tokens_and_fused_weights():
+        x, fused, h = case.inputs
+        D = x.shape[-1]
+        given = x, *(fused / 2).split(D), normal(D, D, seed=D), h
+        yield replace(case, inputs=given)
+
+
+def _with_matrices(course: Step, x: torch.Tensor, h: int, *four: torch.Tensor) -> torch.Tensor:
+    layers = (SimpleNamespace(weight=W, bias=None) for W in four)
+    module: Any = SimpleNamespace(**dict(zip(NAMES, layers, strict=True)))
+    return course(x, None, Layers(module, h, tuple))
+
+
+@variant(
+    nb06.MultiHeadAttention,
+    "output (B, T, d_model)",
+    cases=tokens_and_four_matrices,
+    but=("read", "fill", "empty", "give"),
+)
+def all_heads_at_once(course, x, W_q, W_k, W_v, W_o, n_heads):
+    r"""The class of exercise 11 as a function, without masks and biases. x is $(B, T,
+    d_\text{model})$; the four matrices are $(d_\text{model}, d_\text{model})$, in the layout of
+    `nn.Linear`, the heads side by side. Give the output, $(B, T, d_\text{model})$."""
+    "`nn.Linear` keeps a row for each *output*. Which axis of each matrix must meet x's last?"
+    with_matrices = partial(_with_matrices, course, x, n_heads)
+    all_untransposed = with_matrices(W_q.mT, W_k.mT, W_v.mT, W_o.mT)
+    "All four matrices are used untransposed: x @ W instead of x @ Wᵀ."
+    three_untransposed = with_matrices(W_q.mT, W_k.mT, W_v.mT, W_o)
+    "`W_q`, `W_k` and `W_v` are used untransposed: x @ W instead of x @ Wᵀ."
+    last_untransposed = with_matrices(W_q, W_k, W_v, W_o.mT)
+    "`W_o` is used untransposed: x @ W instead of x @ Wᵀ."
+    return with_matrices(W_q, W_k, W_v, W_o)
 
 
 @variant(

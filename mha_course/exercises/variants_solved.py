@@ -51,6 +51,13 @@ def write_of_one_head(heads, W_o, i):
     return heads[:, i] @ W_o[:, i * d_k : (i + 1) * d_k].T
 
 
+def all_heads_at_once(x, W_q, W_k, W_v, W_o, n_heads):
+    B, T, D = x.shape
+    q, k, v = ((x @ W.T).view(B, T, n_heads, -1).transpose(1, 2) for W in (W_q, W_k, W_v))
+    weights = (q @ k.mT / math.sqrt(D // n_heads)).softmax(-1)
+    return (weights @ v).transpose(1, 2).reshape(B, T, D) @ W_o.T
+
+
 def loss_without_padding(logits, tokens, lengths):
     losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
     real = torch.arange(1, tokens.shape[1], device=tokens.device) < lengths[:, None]

@@ -21,14 +21,14 @@ def read(folder):
 def test_a_seed_gives_one_test_of_what_was_learned(tmp_path):
     books = final_test.books("02-05")
     drawn = [final_test.chosen(books, seed) for seed in range(20)]
-    assert drawn[7] == final_test.chosen(books, 7) and len({str(one) for one in drawn}) == 20
+    assert drawn[7] == final_test.chosen(books, 7) and len({str(one) for one in drawn}) > 15
     for exercises, questions in drawn:
         assert (len(exercises), len(questions)) == (3, 9)
         assert {e.notebook for e in exercises} <= {*books} == {q.notebook for q in questions}
         assert {*questions} <= {*bank(EXAM).values()}
     assert final_test.chosen(["12"], 0)[0] == []
-    small = [{q.name for q in final_test.chosen(["05", "06"], seed)[1]} for seed in range(9)]
-    assert all("06.small_class" in names for names in small)
+    small = [[e.name for e in final_test.chosen([*books, "06"], seed)[0]] for seed in range(9)]
+    assert all(names[-1] == "all_heads_at_once" for names in small)
     folder, _ = final_test.write(books, 7, tmp_path)
     written = folder / "final_test.ipynb"
     written.write_text("a learner's")

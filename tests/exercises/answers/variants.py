@@ -62,6 +62,13 @@ def one_write_2(heads, W_o, i):
     return F.linear(heads[:, i], W_o.chunk(heads.shape[1], dim=1)[i])
 
 
+def at_once_2(x, W_q, W_k, W_v, W_o, n_heads):
+    heads = []
+    for q, k, v in zip(*(W.chunk(n_heads) for W in (W_q, W_k, W_v)), strict=True):
+        heads.append(F.scaled_dot_product_attention(x @ q.T, x @ k.T, x @ v.T))
+    return F.linear(torch.cat(heads, -1), W_o)
+
+
 def real_loss_2(logits, tokens, lengths):
     parts = [
         F.cross_entropy(row[: n - 1], ids[1:n], reduction="sum")
@@ -85,6 +92,7 @@ RIGHT = {
     "padding_from_ids": (solved.padding_from_ids, from_ids_2),
     "softmax_of_kept": (solved.softmax_of_kept, kept, kept_2),
     "write_of_one_head": (solved.write_of_one_head, one_write_2),
+    "all_heads_at_once": (solved.all_heads_at_once, at_once_2),
     "loss_without_padding": (solved.loss_without_padding, real_loss_2),
     "rotate_neighbours": (solved.rotate_neighbours,),
     "spread_keys": (solved.spread_keys, spread_2),
