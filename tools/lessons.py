@@ -69,7 +69,8 @@ def _lesson(
     for book, start, end, also in minutes.PART.findall(parts):
         cells = books[book].cells if whole else open_thread(books[book].cells)
         cells = minutes.between(cells, start, end) + minutes.fold(books[book], also)
-        able.append(f"You go on with “{start}”." if start else ABLE.search(cells[0].source)[0])
+        goes_on = f"You go on with “{start}”. " if start else ""
+        able.append(goes_on + ABLE.search(books[book].cells[0].source)[0])
         for section in _sections(book, cells, asked[book]):
             clock.append((round(now), section))
             now += section.minutes
