@@ -8,7 +8,7 @@ import torch
 from mha_lesson import split_heads, text
 
 SEEDS = (21, 22, 23)
-# That parameters do not depend on h: test_explore.py; the keys' bias: test_claims_06.py.
+# That parameters do not depend on h: test_explore.py.
 
 
 def rows(seed, *shape):
@@ -41,13 +41,6 @@ def test_two_matrices_end_it_without_training_and_one_does_not(seed):
     W_q, W_k = rows(seed, 384, 384), rows(seed + 1, 384, 384)
     assert share(W_q, W_k) < 0.13  # one of 17 by chance
     assert share(W_q, W_q) > 0.95 and share(W_k, W_k) > 0.95
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_that_a_token_prefers_itself_is_no_law_without_projections_either(seed):
-    X = rows(seed, 11, 7)
-    X[3] *= 10
-    assert own(X @ X.T) < 11
 
 
 def test_no_row_of_shares_holds_what_three_heads_take():

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from mha_course import runs
-from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel
+from mha_lesson.models import LanguageModel, TwoSidesModel
 from mha_lesson.tasks import both_sides, letter_batches, repeat_batches
 from mha_lesson.training import (
     predict_next,
@@ -18,50 +18,9 @@ from mha_lesson.training import (
     train,
     two_sides_loss,
     two_sides_runs,
-    with_uniform_attention,
 )
 
 LETTERS = next(letter_batches(300, seed=98))
-
-
-def repeat_run(n_heads, seed, learning_rate=3e-3):
-    torch.manual_seed(seed)
-    model = RepeatModel(n_heads=n_heads)
-    fresh = copy.deepcopy(model)
-    settings = {"n_steps": 96, "learning_rate": learning_rate, "decay": False}
-    return fresh, train(model, repeat_batches(seed=seed), predict_next, **settings)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_three_epochs_are_enough_at_one_rate_and_not_at_the_other(seed):
-    fast = runs.load(f"repeat, h = 4, seed {seed}")
-    _, slow = repeat_run(4, seed, learning_rate=1e-3)
-    for run in (fast, slow):
-        assert 4 < run.losses[0] < 5
-    assert fast.losses[95] < 0.1 and slow.losses[95] > 0.6
-
-
-@pytest.mark.long
-@torch.no_grad()
-def test_uniform_weights_leave_the_answers_and_patterns_appear_all_the_same():
-    seed = 13
-    with torch.enable_grad():
-        fresh, run = repeat_run(2, seed)
-    ids = next(repeat_batches(211, seed=seed + 1))
-    uniform = with_uniform_attention(run.model)
-    for model in (run.model, uniform):
-        named = model(ids)[:, :-1].argmax(dim=-1)
-        assert (named == ids[:, 1:]).float().mean() > 0.95
-    before, after = predict_next(run.model, ids), predict_next(uniform, ids)
-    assert 1.5 * before < after < 1
-    never, settings = with_uniform_attention(fresh), {"n_steps": 96, "learning_rate": 3e-3}
-    with torch.enable_grad():
-        train(never, repeat_batches(seed=seed), predict_next, decay=False, **settings)
-    assert predict_next(never, ids) < 1.6 * before, "trained so from the start: nothing is missed"
-    even = uniform.weights(ids)
-    moved = [(m.weights(ids) - even).abs().sum(-1).mean() / 2 for m in (fresh, run.model)]
-    assert moved[0] + 0.05 < moved[1]
 
 
 @pytest.mark.long

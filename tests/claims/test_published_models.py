@@ -93,6 +93,10 @@ def settings(model: str, config: str, **more: Any) -> Any:
     return published(model, f"configuration.{config}")(**(sizes | more))
 
 
+def turned_in_part(base: float, part: float) -> dict[str, Any]:
+    return {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": part}
+
+
 def drawn(module: nn.Module, seed: int = 0) -> nn.Module:
     """With every parameter drawn, gains and sinks included."""
     generator = torch.Generator().manual_seed(seed)
@@ -149,12 +153,7 @@ def grouped_with_norms(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     more |= {"sliding_window": 4} if local else {}
     more |= {"query_pre_attn_scalar": 20} if "gemma" in model else {}
     part = 4 if model == "minimax_m2" else D
-    if part < D:
-        more["rope_parameters"] = {
-            "rope_type": "default",
-            "rope_theta": 5e6,
-            "partial_rotary_factor": part / D,
-        }
+    more |= {"rope_parameters": turned_in_part(5e6, part / D)} if part < D else {}
     text = "Text" if model == "gemma3" else ""
     c = settings(model, f"{text}Config", **more)
     m = drawn(published(model, "modeling.Attention")(c, 0))
@@ -209,23 +208,18 @@ def sinks(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     return m.o_proj(merge_heads(weights @ v.repeat_interleave(HEADS // SHARED, dim=1))), theirs
 
 
-@case(
-    "deepseek_v3",
-    "deepseek_v3 absorbed",
-    "deepseek_v3 yarn",
-    "deepseek_v3 yarn rounded",
-    "deepseek_v32",
-    "deepseek_v32 absorbed",
-    "glm_moe_dsa",
-    "kimi_linear",
-    "kimi_linear absorbed",
-)
+MLA = "deepseek_v3, deepseek_v3 absorbed, deepseek_v3 yarn, deepseek_v3 yarn rounded, deepseek_v32"
+MLA += ", deepseek_v32 absorbed, glm_moe_dsa, kimi_linear, kimi_linear absorbed"
+
+
+@case(*MLA.split(", "))
 def latents(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     model, _, how = name.partition(" ")
     d, r, dv, dc = 5, 4, 7, 9
-    more: dict[str, Any] = {"index_topk": 3, "index_head_dim": 6, "index_n_heads": 5}
     chooses = model in ("deepseek_v32", "glm_moe_dsa")
-    more = more if chooses else {}
+    more: dict[str, Any] = {"kv_lora_rank": dc, "q_lora_rank": 10, "num_key_value_heads": HEADS}
+    more |= {"head_dim": r, "qk_rope_head_dim": r, "qk_nope_head_dim": d, "v_head_dim": dv}
+    more |= {"index_topk": 3, "index_head_dim": 6, "index_n_heads": 5} if chooses else {}
     if "yarn" in how:
         more["rope_parameters"] = {
             "rope_type": "yarn",
@@ -236,18 +230,7 @@ def latents(ours: Any, name: str) -> tuple[Tensor, Tensor]:
             "original_max_position_embeddings": 4096,
             "truncate": "rounded" in how,
         }
-    c = settings(
-        model,
-        "Config",
-        num_key_value_heads=HEADS,
-        kv_lora_rank=dc,
-        q_lora_rank=10,
-        head_dim=r,
-        qk_rope_head_dim=r,
-        qk_nope_head_dim=d,
-        v_head_dim=dv,
-        **more,
-    )
+    c = settings(model, "Config", **more)
     m = drawn(published(model, "modeling.Attention")(c, 0))
     x, blocked = tokens(), causal_mask(T)
     if model == "kimi_linear":
@@ -371,10 +354,8 @@ def gemma4(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     wide = first.head_dim
     rotary = published("gemma4", "modeling.TextRotaryEmbedding")(c)
     x = tokens()
-    cos_sin, blocked = (
-        rotary(x, POSITIONS[None], kind),
-        ours.local_mask(T, 4) if local else causal_mask(T),
-    )
+    cos_sin = rotary(x, POSITIONS[None], kind)
+    blocked = ours.local_mask(T, 4) if local else causal_mask(T)
     held: dict[str, Any] = {}
     theirs = first(x, cos_sin, mask(c, x, kind), held)[0]
     last = first
@@ -396,12 +377,7 @@ def gemma4(ours: Any, name: str) -> tuple[Tensor, Tensor]:
 @case("qwen3_next", "qwen3_5")
 def gates(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     text = "Text" if name == "qwen3_5" else ""
-    rope = {
-        "rope_type": "default",
-        "rope_theta": 1e7,
-        "partial_rotary_factor": 0.5,
-        "mrope_section": [1, 1, 0],
-    }
+    rope = turned_in_part(1e7, 0.5) | {"mrope_section": [1, 1, 0]}
     c = settings(name, f"{text}Config", rope_parameters=rope)
     m = drawn(published(name, "modeling.Attention")(c, 3))
     x = tokens()
@@ -454,29 +430,14 @@ def no_places(ours: Any, name: str) -> tuple[Tensor, Tensor]:
 @case("qwen3_next delta rule", "qwen3_5 delta rule", "kimi_linear delta rule")
 def delta_rule(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     model = name.split()[0]
-    one = published(
-        model,
-        "modeling."
-        + (
-            "recurrent_kimi_delta_attention"
-            if "kimi" in model
-            else "torch_recurrent_gated_delta_rule"
-        ),
-    )
+    rule = "recurrent_kimi_delta_attention", "torch_recurrent_gated_delta_rule"
+    one = published(model, f"modeling.{rule['kimi' not in model]}")
     generator = torch.Generator().manual_seed(5)
     q, k, v = (torch.randn(B, T, 3, d, generator=generator) for d in (5, 5, 7))
     g = -torch.rand(B, T, 3, *([5] if "kimi" in model else []), generator=generator)
     beta = torch.rand(B, T, 3, generator=generator)
-    theirs, _ = one(
-        q,
-        k,
-        v,
-        g=g,
-        beta=beta,
-        initial_state=None,
-        output_final_state=False,
-        use_qk_l2norm_in_kernel=True,
-    )
+    more = {"initial_state": None, "output_final_state": False, "use_qk_l2norm_in_kernel": True}
+    theirs, _ = one(q, k, v, g=g, beta=beta, **more)
 
     q, k = (y * (y.pow(2).sum(-1, keepdim=True) + 1e-6).rsqrt() for y in (q, k))
     decay = g.exp() if g.ndim == 4 else g.exp()[..., None]

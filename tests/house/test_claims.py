@@ -83,38 +83,16 @@ def test_the_verdict_lies_folded_under_the_claim_and_nothing_before_it_tells(hol
     assert "b." in inside and "Measured: c" in inside
 
 
-def test_stored_cards_are_what_claims_show_now():
-    for cell in cells():
-        for o in cell.outputs:
-            assert o.data["text/html"] == card_of(o.data["text/plain"]), cell.id
-
-
-def card_of(words: str) -> str:
-    """The card of a claim that is stored in plain words."""
-    text, verdict, measured, tried = (line.split(": ", 1) for line in words.splitlines())
-    holds = next(holds for holds, word in WORDS.items() if word == verdict[0])
-    figures, *more = re.split("; (exact:|by chance|interval|would show) ", measured[1])
-    said = dict(zip(more[::2], more[1::2], strict=True))
-    names = {"null": "by chance", "interval": "interval", "power": "would show", "exact": "exact:"}
-    given = {field: said.get(name, "") for field, name in names.items()}
-    parts = (re.match(r"([\d,]+) (.*)|(.*?) = (.*)", one) for one in tried[1].split("; "))
-    given["tried"] = {
-        p[2] or p[3]: int(p[1].replace(",", "")) if p[1] else [p[4]] for p in parts if p
-    }
-    return Claim(text[1], holds, verdict[1], figures, **given)._repr_html_()
-
-
 def verdicts(notebook):
-    """Id of each claim's cell -> the word that its card says, or None where it shows no card."""
+    """Id of each claim's cell -> the word of its verdict; each yes and no, where it is exact."""
+
+    def told(card):
+        _, verdict, measured, *_ = card.splitlines()
+        exact = re.findall(r"\b(?:yes|no)\b", measured) if "; exact: " in measured else []
+        return [verdict.partition(":")[0], *exact]
+
     return {
-        cell.id: next(
-            (
-                o.data["text/plain"].splitlines()[1].partition(":")[0]
-                for o in cell.outputs
-                if "data" in o
-            ),
-            None,
-        )
+        cell.id: [told(o.data["text/plain"]) for o in cell.outputs if "data" in o]
         for cell in notebook.cells
         if "claim" in cell.metadata.get("tags", ())
     }
