@@ -15,7 +15,7 @@ COMMANDS = {  # word -> what it does, and the module whose `main` takes the rest
     "classroom": ("run a folder of submitted notebooks: who solved what", "classroom.command"),
     "worksheets": ("write sheets with numbers to compute by hand, and a key", "pages.worksheets"),
     "compare": ("say whether an attention class is right, for CI", "comparison.command"),
-    "weights": ("fetch the published model that notebook 08 looks at", "lab.weights"),
+    "weights": ("fetch the published model of notebook 08, or of 14", "lab.weights"),
 }
 
 

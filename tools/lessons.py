@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 
 import minutes
 import notebooks
-from mha_course.base.notebook import EXPLORER, heading, open_thread, stated_minutes, tagged
+from mha_course.base.notebook import EXPLORER, heading, stated_minutes, tagged
 from mha_course.pages.worksheets import page
 
 SPARE = 10  # minutes for what a class asks by itself
@@ -66,9 +66,8 @@ def _lesson(
         recall = Section("", "Three exercises from memory", minutes.RECALL, "", 0)
         clock.append((round(now), recall))
         now += minutes.RECALL
-    for book, start, end, also in minutes.PART.findall(parts):
-        cells = books[book].cells if whole else open_thread(books[book].cells)
-        cells = minutes.between(cells, start, end) + minutes.fold(books[book], also)
+    for book, start, *ends in minutes.PART.findall(parts):
+        cells = minutes.part_of_a_plan((book, start, *ends), books, whole)
         goes_on = f"You go on with “{start}”. " if start else ""
         able.append(goes_on + ABLE.search(books[book].cells[0].source)[0])
         for section in _sections(book, cells, asked[book]):

@@ -139,6 +139,15 @@ def fold(notebook: NotebookNode, name: str) -> list[NotebookNode]:
     return next(found, []) if name else []
 
 
+def part_of_a_plan(
+    part: tuple[str, ...], books: dict[str, NotebookNode], whole: bool = False
+) -> list[NotebookNode]:
+    """The cells that a match of PART names, of notebooks by number; of open threads, or of all."""
+    book, start, end, also = part
+    cells = books[book].cells if whole else open_thread(books[book].cells)
+    return between(cells, start, end) + fold(books[book], also)
+
+
 def in_class(cells: list[NotebookNode], questions: list[tuple[str, str]]) -> float:
     """Minutes of cells in a lesson: with its pictures, and the questions put aloud before them."""
     code = [cell for cell in cells if cell.cell_type == "code"]
@@ -166,20 +175,14 @@ def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[s
     A break stands where half of the time is over.
     """
     everything = plan.startswith("Everything")
-    names = {name[:2]: name for name in books}
-    cells = {
-        name[:2]: book.cells if everything else open_thread(book.cells)
-        for name, book in books.items()
-    }
+    numbered = {name[:2]: book for name, book in books.items()}
 
     def fives(minute: float) -> int:
         return 5 * round(minute / 5)
 
     def lengths_of(parts: list[tuple[str, ...]]) -> list[float]:
-        return [
-            in_class(between(cells[book], *at) + fold(books[names[book]], also), questions[book])
-            for book, *at, also in parts
-        ]
+        cells = (part_of_a_plan(part, numbered, everything) for part in parts)
+        return [in_class(c, questions[book]) for c, (book, *_) in zip(cells, parts, strict=True)]
 
     def mapped(row: re.Match[str]) -> str:
         return f"{row[1]}{row[2]}{row[3]}{5 * ceil(sum(lengths_of(PART.findall(row[2]))) / 5)}"

@@ -84,9 +84,9 @@ def with_questions(notebook: NotebookNode, book: str) -> NotebookNode:
     from mha_course.practice.asked import aloud
 
     chosen = [q for q in bank().values() if q.aloud and q.notebook == book]
-    texts = {f"say-first-{i}": f"**{i}.** {aloud(q)}" for i, q in enumerate(chosen, 1)}
-    for cell in notebook.cells:
-        cell.source = texts.get(cell.id, cell.source)
+    cells = [cell for cell in notebook.cells if cell.id.startswith("say-first-")]
+    for cell, question in zip(cells, chosen, strict=True):
+        cell.source = f"**{cell.id[-1]}.** {aloud(question)}"
     return notebook
 
 

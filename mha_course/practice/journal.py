@@ -10,7 +10,6 @@ import os
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import date
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,9 +69,8 @@ class Progress:
 
     def _repr_html_(self) -> str:
         cells = "".join(
-            f'<tr><td>{number}</td><td>{notebook}</td><td style="text-align:left"><code>'
-            f'{escape(name)}</code></td><td style="text-align:left">{_SIGNS[state]} {state}</td>'
-            "</tr>"
+            f'<tr><td>{number}</td><td>{notebook}</td><td style="text-align:left"><code>{name}'
+            f'</code></td><td style="text-align:left">{_SIGNS[state]} {state}</td></tr>'
             for number, notebook, name, state in self.rows
         )
         return (

@@ -137,6 +137,17 @@ def test_every_change_is_of_a_kind_and_is_taken_back() -> None:
         assert any(wanted in text for text in texts), wanted
 
 
+CONFUSED = """sum mean, sum prod, mean median, amax amin, max min, all any, maximum minimum,
+cat stack, triu tril, sin cos, exp log, sqrt square, argmax argmin, softmax log_softmax, w_q w_o"""
+
+
+def test_a_function_is_exchanged_for_what_it_is_mistaken_for() -> None:
+    for one, other in map(str.split, CONFUSED.split(",")):
+        for here, there in ((one, other), (other, one)):
+            made = [ast.unparse(change.new) for change in changes(ast.parse(f"torch.{here}(x)"))]
+            assert f"torch.{there}" in made, there
+
+
 def test_return_inside_a_loop_and_names_in_another_order() -> None:
     def first_turn(T):
         mask = torch.zeros(T, T, dtype=torch.bool)

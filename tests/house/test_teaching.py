@@ -13,7 +13,7 @@ from traitlets.config import Config
 import minutes
 import notebooks
 from mha_course import check
-from mha_course.base.notebook import headings, open_thread
+from mha_course.base.notebook import headings, open_thread, tagged
 from mha_course.collection import cost
 from mha_course.collection.questions import questions
 from mha_course.explore import n06_heads, n13_models
@@ -207,14 +207,9 @@ def test_a_plan_leaves_nothing_out_and_takes_nothing_twice(title):
 def test_each_session_holds_what_learners_do_and_fills_its_time(title):
     for books, total in PLANS[title]:
         parts = minutes.PART.findall(books)
-        cells = [
-            c for b, *at, _ in parts for c in minutes.between(open_thread(BOOKS[b].cells), *at)
-        ]
-        folds = [c for b, *_, also in parts for c in minutes.fold(BOOKS[b], also)]
+        cells = [cell for part in parts for cell in minutes.part_of_a_plan(part, BOOKS)]
         assert all(bool(also) <= bool(minutes.fold(BOOKS[b], also)) for b, *_, also in parts), books
-        does = [
-            c for c in cells + folds if {"exercise", "prediction"} & {*c.metadata.get("tags", ())}
-        ]
+        does = any(tagged(cell, "exercise", "prediction") for cell in cells)
         assert (does or books.startswith("from memory")) and 35 <= int(total) <= 45, books
 
 
