@@ -46,6 +46,14 @@ PASS = """async (text) => {
 }"""
 
 
+def mixed(*between: str) -> list[str]:
+    """260 texts of two to six of SIGNS."""
+    drawn = random.Random(5)
+    return [
+        drawn.choice(between).join(drawn.choices(SIGNS, k=drawn.randint(2, 6))) for _ in range(260)
+    ]
+
+
 @pytest.fixture
 def folder(site_of):
     return site_of(published)
@@ -95,12 +103,7 @@ def moved_by_hand(model, text: str, cuts) -> torch.Tensor:
 
 
 def test_texts_have_the_ids_of_the_model_s_own_tokenizer(opened, model):
-    drawn = random.Random(5)
-    joined = [
-        drawn.choice(("", " ")).join(drawn.choices(SIGNS, k=drawn.randint(2, 6)))
-        for _ in range(260)
-    ]
-    texts = [*SIGNS, *joined, "creek " * 126]
+    texts = [*SIGNS, *mixed("", " "), "creek " * 126]
     got = opened()[0].evaluate("texts => texts.map((text) => m.tokenizer.encode(text))", texts)
     for text, ids in zip(texts, got, strict=True):
         assert ids == model.tokenizer.encode(text).ids, repr(text)

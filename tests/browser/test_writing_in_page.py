@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_model_in_page import SIGNS
+from test_model_in_page import SIGNS, mixed
 
 import lab
 from mha_course import explore
@@ -94,20 +94,23 @@ def address(folder):
         server.shutdown()
 
 
-def direct(page, about) -> None:
+@pytest.fixture
+def page(tab, folder):
+    """From a disk, without network."""
+    page = tab(offline=True)
+    page.goto((folder / "index.html").as_uri())
+    return page
+
+
+@pytest.fixture
+def direct_page(page, folder):
     """`writer` is the worker's class in the page."""
     coded = {
         name: base64.b64encode(bundle(published.SCRIPTS / f"{name}.js").encode()).decode()
         for name in ("writer", "files")
     }
+    about = json.loads((folder / "about.json").read_text("utf-8"))
     page.evaluate(DIRECT.format(kernel=published.kernel(), **coded), about)
-
-
-@pytest.fixture
-def direct_page(tab, folder):
-    page = tab(offline=True)
-    page.goto((folder / "index.html").as_uri())
-    direct(page, json.loads((folder / "about.json").read_text("utf-8")))
     return page
 
 
@@ -178,11 +181,7 @@ def test_a_prompt_is_answered_and_cut_as_torch_says(tab, folder, address, model,
 
 @pytest.mark.long
 def test_texts_have_the_ids_of_the_model_s_own_tokenizer(direct_page, model):
-    drawn = random.Random(5)
-    joined = [
-        drawn.choice(("", " ", "\n", "  ")).join(drawn.choices(SIGNS, k=drawn.randint(2, 6)))
-        for _ in range(240)
-    ]
+    joined = mixed("", " ", "\n", "  ")
     texts = [*SIGNS, *PROMPTS, *joined, "<|im_start|> <|im_startx <repo_name>"]
     assert len(texts) >= 300
     direct_page.evaluate(READ, FRANCE)
@@ -223,9 +222,7 @@ def uniform(seed: int):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("temperature", "seed"), [(0, 0), (0.5, 3), (0.8, 4)])
-def test_it_writes_what_torch_writes_from_the_same_draws(tab, folder, model, temperature, seed):
-    page = tab(offline=True)
-    page.goto((folder / "index.html").as_uri())
+def test_it_writes_what_torch_writes_from_the_same_draws(page, model, temperature, seed):
     request = {"prompt": FRANCE, "write": 20, "temperature": temperature, "seed": seed}
     told = page.evaluate(ASK, request)
     written = "".join(one["word"] for one in told if one["kind"] == "written")
@@ -245,9 +242,7 @@ def test_it_writes_what_torch_writes_from_the_same_draws(tab, folder, model, tem
 
 
 @pytest.mark.long
-def test_a_survey_cuts_every_wide_ribbon_alone(tab, folder, model):
-    page = tab(offline=True)
-    page.goto((folder / "index.html").as_uri())
+def test_a_survey_cuts_every_wide_ribbon_alone(page, model):
     told = page.evaluate(ASK, {"prompt": FRANCE, "cuts": CUTS, "survey": 0.6})
     ids = model.encode(FRANCE)[0].tolist()
     scores, weights = by_hand(model, ids)
@@ -293,9 +288,7 @@ def test_a_lost_network_is_said_and_what_came_is_not_asked_for_again(tab, folder
 
 
 @pytest.mark.long
-def test_what_is_asked_last_is_answered_and_what_begins_alike_is_kept(tab, folder):
-    page = tab(offline=True)
-    page.goto((folder / "index.html").as_uri())
+def test_what_is_asked_last_is_answered_and_what_begins_alike_is_kept(page):
     alone = {}
     for prompt in (FRANCE, "The capital of Italy is", "The capital", FRANCE + " Paris"):
         page.reload()
@@ -350,9 +343,7 @@ def private(process: Path) -> float:
 
 
 @pytest.mark.long
-def test_what_cannot_be_gone_on_with_says_why(tab, folder):
-    page = tab(offline=True)
-    page.goto((folder / "index.html").as_uri())
+def test_what_cannot_be_gone_on_with_says_why(page):
     for text, said in (("", "no word"), ("word" + " word" * 224, "225 tokens; at most 224")):
         told = page.evaluate(ASK, {"prompt": text})
         assert told[-1]["kind"] == "error" and said in told[-1]["text"], told[-1]
