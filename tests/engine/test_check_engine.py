@@ -19,15 +19,7 @@ from torch import Tensor, nn
 from mha_course.engine.device import DEVICE, OtherDevice
 from mha_course.engine.errors import explain
 from mha_course.engine.judge import judge
-from mha_course.engine.problem import (
-    MOST_PAIRS,
-    WHOLE,
-    Bound,
-    Case,
-    Memory,
-    Problem,
-    StepRaised,
-)
+from mha_course.engine.problem import MOST_PAIRS, WHOLE, Bound, Case, Memory, Problem, StepRaised
 from mha_course.engine.report import Finding, Report
 from mha_course.engine.safely import Raised, Returned, codes_of, fresh, run, safe_text, seed
 from typed import typed

@@ -1,9 +1,11 @@
 """Where no slip fits, the check says up to where all is right, and where it first goes wrong."""
 
 import pytest
+import torch
 
 from answers.variations import defined
 from mha_course import check
+from typed import typed
 
 CLASS = """class MultiHeadAttention(nn.Module):
     def __init__(self, d_model, n_heads):
@@ -53,6 +55,13 @@ TRIES = {
         "queries, keys and values are right (line 10); your heads are not",
         11,
     ),
+    "cut by view alone, and no w_o": (
+        "".join(f"{y} = {y}.view(B, h, T, d_k)\n" for y in "qkv")
+        + "context = (q @ k.mT / math.sqrt(d_k)).softmax(-2) @ v\n"
+        + "return context.transpose(1, 2).reshape(B, T, D)\n",
+        "queries, keys and values are right (line 10); your heads are not",
+        11,
+    ),
     "joined as they lie": (
         HEADS + "scores = q @ k.mT / math.sqrt(d_k)\nif mask is not None:\n"
         "    scores = scores.masked_fill(~mask, -math.inf)\n"
@@ -86,6 +95,14 @@ def test_what_is_still_to_come_is_named():
     lines = HEADS + "weights = (q @ k.mT / math.sqrt(d_k)).softmax(-1)\nreturn x\n"
     report = said_of("unfinished", lines)
     assert "weights are right (line 12); context should come next, and no line makes it." in report
+
+
+def test_low_enough_is_blocked_and_an_empty_buffer_is_not_wrong():
+    lines = "low = scores.masked_fill(mask, -1e9)", "out = torch.zeros_like(scores)"
+    rest = "out += low.softmax(-2).sqrt()", "return out"
+    report = str(check.masked_softmax(typed("scores, mask", *lines, *rest, torch=torch)))
+    right = "Your masked scores are right (line 2); your weights are not"
+    assert f"{right}: the first wrong numbers come in line 4" in report
 
 
 def test_nothing_is_said_where_no_line_is_seen():

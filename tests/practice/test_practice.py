@@ -28,14 +28,7 @@ def attention_scores(Q: Any, K: Any, *, scale: Any = lambda made, K: made / K.sh
     return scale(Q @ K.mT, K)
 
 
-SCORES = Problem(
-    attention_scores,
-    1,
-    "01",
-    make_cases=pairs,
-    gives=("scores (B, T, T)",),
-    part_of="attention",
-)
+SCORES = Problem(attention_scores, 1, "01", pairs, ("scores (B, T, T)",), part_of="attention")
 SCORES.step([("unscaled", "Not scaled.", "", lambda made, K: made)], at="scale")
 
 
