@@ -6,7 +6,6 @@ import einops
 import numpy as np
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from torch import nn
 
 from answers import slips
@@ -215,22 +214,6 @@ class MHAHeadByHead(_Base):
             s = torch.where(mask[:, i], torch.full_like(s, -torch.inf), s)
             out.append(torch.bmm(s.softmax(-1).nan_to_num(0.0), v))
         return self.w_o(torch.cat(out, dim=2))
-
-
-class WithFusedCore(_Base):
-    def forward(self, x, mask=None):
-        q, k, v = (
-            rearrange(w(x), "b t (h d) -> b h t d", h=self.n_heads)
-            for w in (self.w_q, self.w_k, self.w_v)
-        )
-        if mask is None:
-            context = F.scaled_dot_product_attention(q, k, v)
-        else:
-            mask = mask.expand(*q.shape[:3], k.shape[2])
-            empty = mask.all(dim=-1, keepdim=True)
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | empty)
-            context = context.masked_fill(empty, 0)
-        return self.w_o(rearrange(context, "b h t d -> b t (h d)"))
 
 
 def _softmax_by_exp(scores, mask):

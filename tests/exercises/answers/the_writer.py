@@ -142,16 +142,6 @@ class RepeatedInTheCache(_Base):
         return self.w_o(rearrange(scores.softmax(-1) @ v, "b h t d -> b t (h d)")), (k, v)
 
 
-class TextAsCache(_Base):
-    """Nothing is saved by it, but it is right: all tokens of the text are kept."""
-
-    def forward(self, x, cache=None):
-        n = x.shape[1]
-        x = x if cache is None else torch.cat((cache, x), dim=1)
-        output, _ = super().forward(x)
-        return output[:, -n:], x
-
-
 class ByTorch(_Base):
     def forward(self, x, cache=None):
         q, k, v = self.heads(x)
