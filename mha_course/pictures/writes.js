@@ -446,7 +446,7 @@ export class Writes {
     const seen = ribbons || `Ribbons: what “${bare(story.pieces.at(-1))}”, the last word, takes from each word ` +
       `${where}.`;
     this.lens.textContent = `${seen} A cut sets that to 0; the rest stays.${n
-      ? " Thin marks in the bars show what was before." : ""}`;
+      ? " Thin marks: before the cut." : ""}`;
     this.limits.textContent = this.limit();
     const k = last?.[2] ?? story.target;
     this.inside.textContent = `The map: how much the last word takes from ${this.called(k)} in each of the 270 ` +

@@ -68,6 +68,7 @@ export const WRITES_STYLE = `
  .mha-answer{font-size:1.625rem}.mha-view .mha-next{width:100%;max-width:26rem;margin:.2rem auto 0;min-height:7rem}
  .mha-next li:nth-child(n+5){display:none}.mha-words{row-gap:8px}.mha-view .mha-word,.mha-dots{height:2.5rem;
  line-height:2.5rem}}
+@container (max-width:300px){.mha-words{font-size:1.375rem}}
 @media (prefers-reduced-motion:reduce){.mha-flowing path,.mha-track i{transition:none}}
 @media (prefers-contrast:more){.mha-flowing path{stroke:var(--mha-text)}:is(.mha-lens,.mha-dots,.mha-track u){opacity:1}
  .mha-track,:is(.mha-steps,.mha-list,.mha-tee,.mha-own) button{outline:1px solid}}
