@@ -41,6 +41,7 @@ from mha_course.classroom import (
     sandbox,
     sandboxed,
     signs,
+    slices,
     values,
 )
 from mha_course.classroom.files import HandIn, Learner
@@ -898,6 +899,14 @@ HIDES = "def make():\n    def split_heads(x, n):\n        pass\n    return local
 def test_an_answer_is_found_wherever_it_stands_and_nothing_else_is_one(judge, cells, given, state):
     assert judge(FIRST, *cells, given=given).states.get("split_heads") == state
     assert STUB in reading.course_cells()
+
+
+@pytest.mark.parametrize(
+    "word", ["exec", "eval", "globals", "vars", "locals", "setattr", "run_cell"]
+)
+def test_what_is_done_by_a_text_may_change_what_it_is_given(word):
+    book = slices.Notebook(["net = made()", f"{word}(net, 'w_o')", "net(w_o)"])
+    assert book.needed({"net"}, 2) == {0, 1} and book.binding("w_o") == [1]
 
 
 @pytest.mark.one_in(3)

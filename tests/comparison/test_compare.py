@@ -66,6 +66,9 @@ WRONG_SOMEWHERE = {
     "dropout twice": weights(
         "weights = F.dropout(F.dropout(weights, 0.1, self.training), 0.1, self.training)"
     ),
+    "dropout that shrinks": weights(
+        "weights = weights * (torch.rand_like(weights) > 0.25) * 0.75 if self.training else weights"
+    ),
     "noise in training": scores("scores = scores + self.training * torch.randn_like(scores)"),
     "no gradient of a layer": (
         ("self.w_k(x)", "F.linear(x, self.w_k.weight.data, self.w_k.bias)"),

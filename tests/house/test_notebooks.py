@@ -78,6 +78,18 @@ def test_is_stored_in_the_normal_form(path):
     assert stored.metadata.language_info.file_extension == ".py"  # nbconvert --to script writes it
 
 
+def test_what_was_measured_stays_until_code_changes_or_it_is_cleared():
+    def measured(source, *texts):
+        outputs = [nbformat.v4.new_output("stream", text=text) for text in texts]
+        cell = nbformat.v4.new_code_cell(source, outputs=outputs)
+        cell.metadata.tags = ["nbval-ignore-output"]
+        return nbformat.v4.new_notebook(cells=[cell])
+
+    for stored, kept in ((("f()", "2 ms"), "2 ms"), (("f()",), "3 ms"), (("g()", "2 ms"), "3 ms")):
+        new = notebooks.keep_measured(measured(*stored), measured("f()", "3 ms"))
+        assert new.cells[0].outputs[0].text == kept
+
+
 @each_notebook
 def test_errors_appear_only_where_they_are_meant(path):
     for cell in cells(path, "code"):
