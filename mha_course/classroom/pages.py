@@ -174,7 +174,7 @@ def words(rows: list[Row]) -> str:
             for s in groups[:MOST_GROUPS]
         ]
         if more := groups[MOST_GROUPS:]:
-            lines.append(f"  and {len(more)} groups more, in index.html")
+            lines.append(f"  and {counted(len(more), 'group')} more, in index.html")
     lines += ["", line("", numbers)]
     lines += [line(r.learner.name + " *" * r.new, (SIGNS[r.state(n)] for n in asked)) for r in rows]
     lines += ["", "  * judged now, the others before"] if any(r.new for r in rows) else [""]
