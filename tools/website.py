@@ -78,9 +78,9 @@ TEXTS = {
     "TEACHING": "For teachers",
     "CLAIMS": "Claims, put to the test",
 }
-LOCAL_IMAGE = re.compile(r'<img [^>]*src="([\w.]+)"')  # beside the page
 WEBP = "data:image/webp;base64,"
-IMAGE_LINE = re.compile(r"^\[?!\[.*?\]\(.*?\)(?:\]\(.*?\))?\n", re.M | re.S)
+BADGE = re.compile(r"^\[?!\[.*?\]\(.*?\)(?:\]\(.*?\))?\n", re.M | re.S)
+FILM = re.compile(r"(?:^.+\n)+\n<img [^>]*>\n", re.M)  # and its sentence: the page begins so
 CODE = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
 STYLED = {*re.findall(r"^\.highlight \.(\w+) {", CODE, re.M)} - {"w"}  # of pygments' classes
 SPAN = re.compile(r'<span class="([a-z]{1,3}\d?)">([^<]*)</span>')
@@ -91,7 +91,7 @@ FLOW_OF_05 = 'explore.flow(until="output")'
 
 def first_page() -> NotebookNode:
     """The first page: a word to cut, a picture of 00, the fates of 12, sections of the README."""
-    readme = IMAGE_LINE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
+    readme = FILM.sub("", BADGE.sub("", (ROOT / "README.md").read_text(encoding="utf-8")))
     parts = re.split(r"^## (.*)\n", readme, flags=re.M)
     section = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
     _, text = section[""].split("\n", 1)
@@ -196,8 +196,6 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
                 link.string = titles[name]
         elif "://" not in target and not target.endswith(".html"):
             link.unwrap()  # a file that is no page: its name stays
-    for image in main.find_all("img", src=re.compile(r"^\.github/")):
-        image["src"] = Path(image["src"]).name
     for coloured in main.select(".output pre span[style]"):
         coloured.unwrap()  # a traceback's code: on white its comments would hardly be seen
     for head in main.select("thead"):
@@ -341,8 +339,6 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
     style = "\n".join([live.THEME["scale"], CODE, asset("site.css"), asset("folds.css")])
     (folder / "page.css").write_text(style, encoding="utf-8")
     (folder / "page.js").write_text(asset("site.js"), encoding="utf-8")
-    for name in {*LOCAL_IMAGE.findall((folder / "index.html").read_text(encoding="utf-8"))}:
-        shutil.copy(ROOT / ".github" / name, folder)
     shutil.copy(ROOT / ".github/preview.png", folder / "preview.png")  # where a link to it is shown
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
