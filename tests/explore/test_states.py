@@ -19,19 +19,14 @@ from in_node import node
 from mha_course import explore
 from mha_course.explore.n07_training import HEADS
 from mha_course.pictures import controls, layout, live, panels, states
-from mha_course.pictures.flow import Flow
-from mha_course.pictures.heatmap import HeatmapCells
-from mha_course.pictures.marks import Drawing, Text
-from mha_course.pictures.tiles import TileCells
-from mha_course.pictures.walk import Arrows
-from mha_course.pictures.words import Ribbons
+from mha_course.pictures.marks import Text
 from mha_lesson.models import TwoSidesModel
 from mha_lesson.training import Run
 from readable import unpacked
 
 # What is at positions of packed states, arrays as their digests.
 LOOK_UP = """
-const { theme, packed, places, widths, reads } = given;
+const { theme, packed, places, widths } = given;
 const { createHash } = await import("node:crypto");
 const { unpack, stateAt, areaOf } = scripts, states = await unpack(Buffer.from(packed, "base64"));
 const known = new Map();
@@ -49,7 +44,7 @@ const cells = (m) => {
 };
 const seen = places.flatMap((at) => widths.map((width) => {
   const scene = stateAt(states, at, width);
-  const read = (m) => reads && ["heatmap", "tiles"].includes(m.kind) && !m.key;
+  const read = (m) => ["heatmap", "tiles"].includes(m.kind) && !m.key;
   return scene && { scene, says: scene.marks.filter(read).map(cells) };
 }));
 return JSON.parse(JSON.stringify(seen, write));
@@ -59,11 +54,9 @@ ARRAYS = ("values", "blocked", "writes", "bias")  # what a mark, or a flow, may 
 joined = live.whole
 
 
-def look_up(
-    packed: bytes, places: list[list[int]], widths: list[int], reads: bool = False
-) -> list[dict]:
-    """What the browser finds there; `reads` every cell, too."""
-    asked = {"places": places, "widths": widths, "reads": reads, "theme": live.THEME}
+def look_up(packed: bytes, places: list[list[int]], widths: list[int]) -> list[dict]:
+    """What the browser finds there, and what every cell says."""
+    asked = {"places": places, "widths": widths, "theme": live.THEME}
     return node(LOOK_UP, packed=base64.b64encode(packed).decode(), **asked)
 
 
@@ -85,9 +78,8 @@ def expected(state: states.State) -> Iterator[dict]:
         scene = json.loads(json.dumps(scene))
         for thing in [*scene["marks"], scene["flow"] or {}]:
             thing |= {k: digest(state.arrays[thing[k]]) for k in ARRAYS if thing.get(k) is not None}
-        if scene["cut"]:
-            numbers = scene["cut"]["arrays"]
-            scene["cut"] |= {k: digest(state.arrays[i]) for k, i in numbers.items()}
+        for own in filter(None, (scene["cut"], scene["writes"])):
+            own |= {k: digest(state.arrays[i]) for k, i in own["arrays"].items()}
         for thing in scene["marks"]:
             if thing.get("kind") == "arrows":
                 thing["steps"] = np.frombuffer(state.arrays[thing["steps"]], np.float32).tolist()
@@ -98,16 +90,9 @@ def expected(state: states.State) -> Iterator[dict]:
 def explorer_of(name: str) -> live.Explorer:
     kind, _, until = name.partition("-")
     if kind == "training":  # of weights that are drawn: other weights after each step
+        states = {h: {n: TwoSidesModel(h).state_dict() for n in (0, 4)} for h in HEADS}
         return explore.training(
-            [
-                Run(
-                    TwoSidesModel(h),
-                    4,
-                    [1.0] * 4,
-                    {n: TwoSidesModel(h).state_dict() for n in (0, 4)},
-                )
-                for h in HEADS
-            ]
+            [Run(TwoSidesModel(h), 4, [1.0] * 4, kept) for h, kept in states.items()]
         )
     return getattr(explore, kind)(**({"until": until} if until else {}))
 
@@ -127,78 +112,34 @@ def positions(explorer: live.Explorer) -> list[tuple[list[int], dict]]:
     return [([longest[key].index(value) for key, value in at.items()], at) for at in seen]
 
 
-def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
-    """All that a picture says, without its layout, which takes most of the time."""
-    drawing = Drawing()
-    for panel in scene.flat():
-        drawing.add(Text(0, 0, f"{panel.title} {panel.alt}"))
-        for part in panel.blocks.values() if isinstance(panel, Flow) else [panel]:
-            if isinstance(part, panels.Heatmap):
-                drawing.add(HeatmapCells(0, 0, 1, 1, part))
-            elif isinstance(part, panels.Tiles):
-                drawing.add(TileCells(0, 0, 1, 1, part))
-            elif isinstance(part, panels.Words):
-                drawing.add(Ribbons(0, 0, 1, 1, part, 0))
-            elif isinstance(part, panels.Walk):
-                drawing.add(Arrows(0, 0, 1, part))
-            else:
-                drawing.add(*(Text(0, 0, " ".join(row)) for row in part.table()[1]))
-    return drawing
-
-
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytestconfig):
-    """Of 40 at random, or (`--all`) of 1,000: caption, labels and values."""
-    monkeypatch.setattr(live, "draw", only_words)
+def test_the_browser_finds_the_picture_of_every_position_laid_out_for_each_width(
+    name, monkeypatch, pytestconfig
+):
+    """Of six at random, or (`--all`) of sixty; and what each cell says."""
     monkeypatch.setenv(live.EXPORT, "1")
-    explorer = explorer_of(name)
-    every, most = positions(explorer), 1000 if pytestconfig.getoption("--all") else 40
-    numbers = random.Random(name).sample(range(len(every)), min(most, len(every)))
-    sample = [every[i] for i in sorted(numbers)]  # as a page takes them: neighbours share much
-    widths = (layout.WIDTH,)
-    made = {tuple(at.values()): live._state(explorer.scene_at(**at), widths) for _, at in sample}
+    explorer, widths = explorer_of(name), layout.WIDTHS
+    every, most = positions(explorer), 60 if pytestconfig.getoption("--all") else 6
+    sample = random.Random(name).sample(every, min(most, len(every)))
+    scenes = {tuple(at.values()): explorer.scene_at(**at) for _, at in sample}
+    made = {at: live._state(scene, widths) for at, scene in scenes.items()}
+
+    def state_at(at: dict) -> states.State | None:
+        return made.get(tuple(at.values()))
+
     packed = joined(
-        states.pack_states(
-            explorer.controls,
-            explorer.reach,
-            lambda at: made.get(tuple(at.values())),
-            live._plain,
-            widths,
-        )
+        states.pack_states(explorer.controls, explorer.reach, state_at, live._plain, widths)
     )
-    shown = look_up(packed, [place for place, _ in sample], [layout.WIDTH])
-    for (_, at), state in zip(sample, shown, strict=True):
-        assert shown_scene(state["scene"]) == next(expected(made[tuple(at.values())])), at
-        assert not re.search(r"(?<!\.)\b\d{4,} [a-z]", state["scene"]["caption"]), "1,024 rows"
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", NAMES)
-def test_the_browser_finds_the_picture_laid_out_for_each_width(name, monkeypatch):
-    """At two positions of each control, with X at three; and what each cell says."""
-    positions_of = controls.positions_of
-
-    def first(control, given=None):
-        return positions_of(control, given)[: 3 if given and "X" in given else 2]
-
-    for home in (controls, states):
-        monkeypatch.setattr(home, "positions_of", first)
-    monkeypatch.setenv(live.EXPORT, "1")
-    explorer = explorer_of(name)
-    every = positions(explorer)
-    sample = random.Random(name).sample(every, min(3, len(every)))
-    shown = look_up(joined(explorer.pack()), [place for place, _ in sample], [*layout.WIDTHS], True)
-    by_room = zip(*[iter(shown)] * len(layout.WIDTHS), strict=True)
-    for (_, at), seen in zip(sample, by_room, strict=True):
-        scene = explorer.scene_at(**at)
-        wanted = [*expected(live._state(scene, layout.WIDTHS))]
-        assert [shown_scene(state["scene"]) for state in seen] == wanted, at
+    shown = look_up(packed, [place for place, _ in sample], [*widths])
+    for (_, at), seen in zip(sample, zip(*[iter(shown)] * len(widths), strict=True), strict=True):
+        scene = scenes[tuple(at.values())]
+        assert [shown_scene(one["scene"]) for one in seen] == [*expected(made[(*at.values(),)])], at
+        assert not re.search(r"(?<!\.)\b\d{4,} [a-z]", scene.caption), "1,024 rows"
         read = [p for p in scene.flat() if isinstance(p, panels.Heatmap | panels.Tiles)]
         for panel, rows in zip(read, seen[0]["says"] if read else [], strict=True):
-            for r, row in enumerate(rows):
-                for c, says in enumerate(row):
-                    assert says is None or says == panel.text(r, c), (at, r, c)
+            for (r, c), says in np.ndenumerate(np.array(rows, object)):
+                assert says is None or says == panel.text(r, c), (at, r, c)
 
 
 def chosen(n: int, on: bool, word: str = "it") -> panels.Heatmap:

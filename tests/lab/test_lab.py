@@ -234,14 +234,6 @@ def test_progress_can_be_turned_off_and_on(course, kernel):
     assert done() == {"split_heads"}
 
 
-def test_a_second_broken_table_does_not_replace_the_first(course, kernel):
-    for content in ("one", "two"):
-        (course[1] / journal.FILE).write_text(content)
-        check.split_heads(right)
-    kept = {p.read_text() for p in course[1].glob(".progress.broken*")}
-    assert kept == {"one", "two"} and done() == {"split_heads"}
-
-
 def test_outside_the_copy_nothing_is_written_unasked(tmp_path, kernel):
     kernel(tmp_path / "elsewhere")
     check.split_heads(right)

@@ -117,10 +117,12 @@ def test_a_full_disk_is_reported_and_progress_saved_later(progress: Path) -> Non
     "content", ["", "\x00", "[1]", '{"merge_heads": "do', "[" * 100_000, '{"merge_heads": 3}']
 )
 def test_a_broken_file_of_progress_is_put_aside(progress: Path, content: str) -> None:
-    progress.write_text(content)
-    check.split_heads(right)
+    for broken in (content, "another"):  # which replaces the first one nowhere
+        progress.write_text(broken)
+        check.split_heads(right)
     assert json.loads(progress.read_text()) == {"split_heads": "done"}
-    assert progress.with_name(journal.BROKEN).read_text() == content
+    kept = {path.read_text() for path in progress.parent.glob(".progress.broken*")}
+    assert kept == {content, "another"}
 
 
 def test_kernels_that_write_at_once_and_one_that_is_killed_meanwhile(progress: Path) -> None:

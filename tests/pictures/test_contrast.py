@@ -84,13 +84,14 @@ def test_lines_of_heads_and_of_others():
     assert min(contrast(colour, page) for colour, page in lines) >= 3
 
 
-def test_what_is_below_zero_can_be_told_in_grey():
-    """A line in the colour of the page goes through such a cell."""
-    scene = Scene(Heatmap([[0.6, -0.6]], limits=(-1, 1), numbers=False))
+@pytest.mark.parametrize(("pairs", "is_tall"), [(1, True), (10, False)])
+def test_what_is_below_zero_can_be_told_in_grey(pairs, is_tall):
+    """A line in the colour of the page goes through such a cell, where it is tall enough."""
+    scene = Scene(Heatmap([[0.6, -0.6] * pairs], limits=(-1, 1), numbers=False, bare=True))
     grey = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("L"), float)
     [mark] = [m for m in draw(scene).marks if isinstance(m, HeatmapCells)]
     x, y = (2 * (figures.MARGIN + v) for v in (mark.x, mark.y))
-    for c, struck in ((0, False), (1, True)):
+    for c, struck in ((0, False), (1, is_tall)):
         column = grey[int(y) : int(y + 2 * mark.height - 2), int(x + 2 * (c + 0.5) * mark.width)]
         assert (column.max() > column.min() + 60) == struck
 

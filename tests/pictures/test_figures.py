@@ -35,23 +35,10 @@ from mha_course.pictures.panels import (
     head_colour,
 )
 from mha_course.pictures.words import Ribbons
+from mha_lesson.text import SENTENCE
 from readable import assert_readable, contrast, unpacked
 
-TOKENS = [
-    "the",
-    "creek",
-    "was",
-    "cold",
-    "and",
-    "the",
-    "spunky",
-    "dog",
-    "wanted",
-    "to",
-    "jump",
-    "over",
-    "it",
-]
+TOKENS = SENTENCE.lower().rstrip(".").split()
 RNG = np.random.default_rng(11)
 WEIGHTS = RNG.dirichlet(np.full(13, 0.2), size=(12, 13))
 
@@ -218,7 +205,7 @@ def test_a_raised_letter_stands_higher_and_a_lowered_one_lower(turned):
 
     def ends(text: str) -> tuple[int, int]:
         drawing = Drawing(width=80, height=80)
-        drawing.add(Text(40, 40, text, 20, "center", turned=turned))
+        drawing.add(Text(40, 40, text, "center", turned=turned, size=20))
         image = Image.open(io.BytesIO(figures._bytes(drawing, "png"))).convert("L")
         ink = np.asarray(image)[4:-4, 4:-4] < 128
         ink = np.rot90(ink, -1) if turned else ink  # so that it can be read level
