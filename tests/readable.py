@@ -14,7 +14,7 @@ def contrast(one: str | tuple, other: str | tuple) -> float:
 
 
 def assert_readable(drawing: Drawing, width: float = layout.WIDTH) -> None:
-    """No text is below 12 px, outside of the page or on another; the page is wide enough."""
+    """No text is below 13 px, outside of the page or on another; the page is wide enough."""
     assert drawing.width <= width + 1
     boxes: list[tuple[str, float, float, float, float]] = []
     for mark in drawing.marks:
@@ -22,7 +22,7 @@ def assert_readable(drawing: Drawing, width: float = layout.WIDTH) -> None:
             mark = mark.label()
         if not isinstance(mark, Text):
             continue
-        assert mark.size >= 12
+        assert mark.size >= 13
         long, short = 0.8 * text_width(mark.text, mark.size), 0.8 * mark.size
         x = mark.x - {"left": 0, "center": long / 2, "right": long}[mark.align]
         box = (x, mark.y - short / 2, long, short)

@@ -146,7 +146,8 @@ def _choices(name: str, right: str) -> str:
     question = questions()[name]
     return "".join(
         f'<details name="{name}"><summary>{escape(label)}</summary><p>{prose(question.look)}</p>'
-        f"<details><summary>I have looked</summary>{choice.answer(label == right)}"
+        f'<details><summary aria-label="I have looked: {escape(label)}">I have looked</summary>'
+        f"{choice.answer(label == right)}"
         "</details></details>"
         for label, choice in question.choices.items()
     )

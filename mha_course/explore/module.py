@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from mha_course.pictures import figures
 from mha_course.pictures.colours import INK, ROLES, head_colour
-from mha_course.pictures.marks import BODY, Drawing, Rect, Text, arrow, text_width, widest_of
+from mha_course.pictures.marks import Drawing, Rect, Text, arrow, text_width, widest_of
 from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_course.pictures.scene import Scene
 
@@ -105,7 +105,7 @@ class Module(Panel):
             if box.role:
                 drawing.add(Rect(x + 11, y + 8, 10, 10, ROLES[box.role]))
             drawing.add(
-                Text(x + wide / 2, y + 13, box.text, BODY, "center", bold=True),
+                Text(x + wide / 2, y + 13, box.text, "center", bold=True),
                 Text(x + wide / 2, y + 29, box.shape, align="center"),
             )
             drawing.height = y + HEIGHT + 6

@@ -80,12 +80,7 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
     texts = [*dict.fromkeys((text, *[*stored()][:offered]))]
     explorer = Explorer(
         {
-            "text": widgets.Text(
-                value=text,
-                description="sentence",
-                continuous_update=False,
-                layout={"width": "40em", "max_width": "100%"},
-            ),
+            "text": sentence_field(text),
             "word": widgets.Dropdown(options=_choices(text)),
             "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1),
             "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1),
@@ -96,6 +91,21 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
     )
     explorer.view.on_msg(_answer)
     return explorer
+
+
+def sentence_field(text: str) -> widgets.Text:
+    """A field for a sentence, which counts on Enter, or when the field is left."""
+    layout = {"width": "40em", "max_width": "100%"}
+    return widgets.Text(value=text, description="sentence", continuous_update=False, layout=layout)
+
+
+def require_short(n_tokens: int, most: int) -> None:
+    """Refuses a sentence of more tokens than a picture can show."""
+    if n_tokens > most:
+        raise ValueError(
+            f"The sentence must be at most {most} tokens long to be read in a picture; "
+            f"this one has {n_tokens}, [CLS] and [SEP] included."
+        )
 
 
 def _answer(view: LiveView, asked: dict[str, Any], _buffers: Any) -> None:
@@ -272,11 +282,7 @@ def _labels(text: str) -> tuple[str, ...]:
         ValueError: there is no word in it, or too many.
     """
     labels = _model().encode(text).labels
-    if len(labels) > MOST_TOKENS:
-        raise ValueError(
-            f"The sentence must be at most {MOST_TOKENS} tokens long to be read in a picture; "
-            f"this one has {len(labels)}, [CLS] and [SEP] included."
-        )
+    require_short(len(labels), MOST_TOKENS)
     return labels
 
 

@@ -73,7 +73,7 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     walk = Walk(
         writes[:, it] @ plane.mT,
         frame,
-        x_name=f"→ along the sum{across}",
+        x_name=f"→ their sum{across}",
         title="the same, projected",
         wide=1.6,
         picks="head",
@@ -114,10 +114,13 @@ def _plane(h: int) -> tuple[Tensor, tuple[float, ...], tuple[int, int], float]:
 
 @cache
 def _longest() -> float:
-    """The longest write or sum over every h, so that one scale serves all positions."""
-    return max(
-        float(x.norm(dim=-1).max()) for h in HEADS for x in (_writes(h), _writes(h).sum(dim=0))
-    )
+    """The longest sum of any heads over every h, so that one scale serves all positions."""
+    longest = 0.0
+    for h in HEADS:
+        on = ((torch.arange(2**h)[:, None] >> torch.arange(h)) & 1).float()  # every choice of heads
+        products = torch.einsum("itd,jtd->tij", _writes(h), _writes(h))
+        longest = max(longest, float(torch.einsum("ni,tij,nj->nt", on, products, on).max()) ** 0.5)
+    return longest
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import Any
 import ipywidgets as widgets
 import torch
 
+from mha_course.explore.n00_cut import require_short, sentence_field
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, Stack, Table, Words, number
 from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
@@ -49,16 +50,11 @@ def real_heads(text: str = SENTENCE) -> Explorer:
             "hide_ends": widgets.Checkbox(
                 value=False, description="hide [CLS], [SEP]", indent=False
             ),
-            "text": widgets.Text(
-                value=text,
-                description="sentence",
-                continuous_update=False,  # on Enter, or when the field is left
-                layout={"width": "40em", "max_width": "100%"},
-            ),
+            "text": sentence_field(text),
         },
         scene,
         reach={"text": lambda **_: [*dict.fromkeys((text, *OFFERED))]},
-        headline="A published model's 72 heads on a sentence: press a small map to see it large.",
+        headline="A published model's 72 heads on a sentence: press a small map, or Enter.",
     )
 
 
@@ -159,11 +155,7 @@ def _encode(text: str) -> Encoded:
     tokens = model.tokenizer.encode(text).tokens
     if len(tokens) <= 2:
         raise ValueError("Type a sentence: there is no word in the field.")
-    if len(tokens) > MOST_TOKENS:
-        raise ValueError(
-            f"The sentence must be at most {MOST_TOKENS} tokens long to be read in a picture; "
-            f"this one has {len(tokens)}, [CLS] and [SEP] included."
-        )
+    require_short(len(tokens), MOST_TOKENS)
     if set(tokens[1:-1]) == {"[UNK]"}:
         raise ValueError(
             "Every token of this sentence would be [UNK], unknown: the model's vocabulary was made "

@@ -1,6 +1,7 @@
 """Published models side by side: what a token sees, what is kept, what is computed."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -19,7 +20,7 @@ IN_ROW = 12  # layers side by side
 ORDINALS = tuple((f"{n} kind", i) for i, n in enumerate(("first", "second", "third", "fourth")))
 SAYS = {"A": "all", "C": "chosen", "R": "merged", "S": "a state", "–": "none"}
 WORK = (
-    "cache, for one more token",
+    "cache a token",
     "cache, in all",
     "operations, prefill",
     "operations, decode",
@@ -86,8 +87,8 @@ def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Sce
     near, far = rows_seen(chosen, length)
     work = Table(
         [list(row) for row in zip(WORK, *amounts, strict=True)],
-        header=[f"all layers, after {length:,}", *beside],
-        title="cache, and operations for a token",
+        header=[f"after {length:,}", *beside],
+        title="all layers: cache, and operations for a token",
     )
     sees = Table(
         [
@@ -136,7 +137,8 @@ def _amounts(about: dict[str, Any], length: int) -> list[str]:
 
 
 def _bytes(numbers: float) -> str:
-    return f"{number(numbers * BYTES)}B"
+    """ "289 MB"."""
+    return re.sub("[kMGT]?$", r" \g<0>B", number(numbers * BYTES), count=1)
 
 
 def _sees(kind: dict[str, Any]) -> str:

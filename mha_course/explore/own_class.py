@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_course.base.numerals import number
-from mha_course.explore.n00_cut import begin_at
+from mha_course.explore.n00_cut import MOST_TOKENS, begin_at, require_short, sentence_field
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, Table, Words
 from mha_lesson.attention import merge_heads, split_heads
@@ -22,7 +22,6 @@ from mha_lesson.text import LAYER, SENTENCE, data_file, sentence
 
 N_HEADS, D_K, HEAD = 12, 32, 1
 NAMES = ("w_q", "w_k", "w_v", "w_o")
-MOST_TOKENS = 24
 SIX = (  # the first means what the sentence of the course means
     "A lively dog was about to leap across a chilly stream.",
     "The cold cat slept beside the warm creek.",
@@ -167,12 +166,7 @@ def in_model(
         return None
     return Explorer(
         {
-            "text": widgets.Text(
-                value=text,
-                description="sentence",
-                continuous_update=False,
-                layout={"width": "40em", "max_width": "100%"},
-            ),
+            "text": sentence_field(text),
             "broken": widgets.RadioButtons(
                 options=[*BREAKS], description=label, layout={"width": "auto"}
             ),
@@ -215,11 +209,7 @@ def scene(
         return _on_the_stored_layer(kind, broken, label, str(error))
     encoded = model.encode(text)
     tokens = encoded.labels
-    if len(tokens) > MOST_TOKENS:
-        raise ValueError(
-            f"The sentence must be at most {MOST_TOKENS} tokens long to be read in a picture; "
-            f"this one has {len(tokens)}, [CLS] and [SEP] included."
-        )
+    require_short(len(tokens), MOST_TOKENS)
     yours, texts = placed(kind, model, BREAKS[broken]), [text, *SIX]
     named = f"{label[0].upper()}{label[1:]} in all six layers" + f", {broken}" * (broken != WHOLE)
     vectors = yours.sentence_vectors(texts)

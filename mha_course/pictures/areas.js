@@ -168,7 +168,7 @@ class Heatmap extends Area {
       }
       if (m.numbers || (nan && m.w >= 24)) {
         const paper = view.colours.page.map((p, k) => p + (ink.parts[k] - p) * (nan ? 0 : ink.parts[3]));
-        view.write(g, this.cell(r, c), x + w / 2, y + h / 2, 12, textOn(paper));
+        view.write(g, this.cell(r, c), x + w / 2, y + h / 2, textOn(paper));
       }
     }
     for (const [r, c] of m.marks) view.frame(g, this.box(r, c), 2);
@@ -221,7 +221,7 @@ class Tiles extends Area {
         g.strokeRect(x + 0.8, y + 0.8, w - 1.6, h - 1.6);
         g.setLineDash([]);
       }
-      if (m.numbers) view.write(g, text, x + w / 2, y + h / 2, 12, textOn(parse(fill)));
+      if (m.numbers) view.write(g, text, x + w / 2, y + h / 2, textOn(parse(fill)));
     }));
   }
 }
@@ -333,11 +333,9 @@ export class Words extends Area {
   }
   row(r) { return this.m.rows[r]; }
   box(r, c) { const { x, y, text } = this.at[r + 1][c + 1] ?? this.at[r + 1][0];
-    return [x - 4, y - 10, 7.4 * text.length + 8, 19]; }
+    return [x - 4, y - 10, this.theme.letter * text.length + 8, 19]; }
   hit() { return null; }
-  says(r, c) { return `${this.row(r)}, ${this.column(c)}: ${this.cell(r, c)}`; }
-  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(", "), this.cell(r, c)].filter(Boolean)
-    .join(": "); }
+  says(r, c) { return this.spoken(r, c); }
   cell(r, c) { return this.at[r + 1][c + 1]?.text ?? ""; }
 }
 

@@ -1,5 +1,6 @@
 // Where controls stand: what is asked for, what is possible (mha_course.pictures.controls), and ipywidgets' sliders.
 
+import { pressable } from "./elements.js";
 import { path, possible } from "./states.js";
 
 // What the reader asks for: a position of each control. Infinity: a slider at its maximum stays there when the range
@@ -24,19 +25,17 @@ export const chooser = (controls) => (key, position) => {
 
 // A button that moves one control through its positions once, until somebody else moves the control.
 export function player(controls, key) {
-  const k = controls.all.findIndex((c) => c.key === key), button = document.createElement("button");
-  let timer = 0, left = 0;
-  const stop = () => { clearInterval(timer); timer = 0; button.textContent = "▶ Play"; };
-  const last = () => controls.all[k].labels.length - 1;
-  const go = (position) => { controls.set(k, position); left = controls.at(k); };
-  const step = () => { if (controls.at(k) < last() && controls.at(k) === left) go(left + 1); else stop(); };
-  button.addEventListener("click", () => {
+  const k = controls.all.findIndex((c) => c.key === key), button = pressable("", () => {
     if (timer) return stop();
     go(controls.at(k) === last() ? 0 : controls.at(k));
     timer = setInterval(step, 160);
     button.textContent = "❚❚ Pause";
   });
-  button.setAttribute("data-lm-suppress-shortcuts", "true");
+  let timer = 0, left = 0;
+  const stop = () => { clearInterval(timer); timer = 0; button.textContent = "▶ Play"; };
+  const last = () => controls.all[k].labels.length - 1;
+  const go = (position) => { controls.set(k, position); left = controls.at(k); };
+  const step = () => { if (controls.at(k) < last() && controls.at(k) === left) go(left + 1); else stop(); };
   stop();
   return { button, stop };
 }

@@ -14,7 +14,7 @@ from mha_course.base.numerals import counted, number, ticks
 from mha_course.pictures.axes import legend, limits_of, scale_of, series_colours, share_of, y_axis
 from mha_course.pictures.fields import array_of, heads_of, text_of
 from mha_course.pictures.labels import write_title
-from mha_course.pictures.marks import BODY, Dot, Drawing, Path, Text, widest_of
+from mha_course.pictures.marks import Dot, Drawing, Path, Text, widest_of
 from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import listed, require_kind, say
 
@@ -144,7 +144,7 @@ class Curve(Panel):
             drawing.add(Path(((x(tick), bottom), (x(tick), bottom + 5)), width=1))
             drawing.add(Text(x(tick), bottom + 16, number(tick), align="center"))
         if self.x_name:
-            drawing.add(Text((left + right) / 2, bottom + 37, self.x_name, BODY, "center"))
+            drawing.add(Text((left + right) / 2, bottom + 37, self.x_name, "center"))
         if self.marker is not None:
             here = x(self.marker)
             drawing.add(Path(((here, top), (here, bottom)), dashed=True, width=1.5))

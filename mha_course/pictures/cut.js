@@ -7,6 +7,7 @@
 // Without one a kernel with the model is asked about what Python has not sent.
 
 import { Area, AREAS, largest } from "./areas.js";
+import { element, pressable } from "./elements.js";
 import { number } from "./numbers.js";
 import { curve, pressed } from "./ribbon.js";
 
@@ -17,22 +18,22 @@ const sameCut = (a, b) => String(a) === String(b);
 
 // The marks, and where things stand. `seen` has labels, word, layer, head, share, weights, own, widest (n_layers, h),
 // and `moved`, or null; `cut(j)` whether a ribbon is.
-export function cutMarks(seen, page,
-  { heads, ink, roles: { output: colour }, way, cut: { top: TOP, cell: CELL, beside: BESIDE, full: FULL } }) {
+export function cutMarks(seen, page, { heads, ink, roles: { output: colour }, way, size, cut: given }) {
+  const { top: TOP, cell: CELL, beside: BESIDE, full: FULL, letter } = given;
   const { labels, word, layer, head, share, weights, own, widest, moved, cut } = seen, T = labels.length, h = 12, n = 6;
   const wide = page >= BESIDE, pitch = wide ? Math.max(15, Math.min(22, Math.floor(272 / T))) : 24;
   const words = labels.map((label) => shortened(label, wide ? 14 : 9));
-  const margin = Math.ceil(7.6 * Math.max(...words.map((w) => w.length))) + 8, numbers = page >= 480 ? 44 : 0;
+  const margin = Math.ceil(letter * Math.max(...words.map((w) => w.length))) + 8, numbers = page >= 480 ? 44 : 0;
   const free = page - (wide ? h * CELL + 64 : 0) - 2 * margin - numbers - 60;
   const width = Math.max(60, Math.min(200, Math.floor(0.6 * free))), right = margin + width,
     bars = right + margin + numbers;
   const longest = Math.max(24, Math.min(160, free - width)), tall = T * pitch, y = (j) => TOP + (j + 0.5) * pitch;
   const marks = [], text = (x, at, words, more = {}) =>
-    marks.push({ kind: "text", x, y: at, text: words, size: 12, align: "left", turned: false, bold: false, ...more });
+    marks.push({ kind: "text", x, y: at, text: words, align: "left", turned: false, bold: false, size, ...more });
   const rect = (x, at, w, high, fill, hollow = false) =>
     marks.push({ kind: "rect", x, y: at, width: w, height: high, colour: fill, hollow, says: "", panel: 0 });
   rect(0, 4, 12, 12, heads[head % heads.length], head >= 8);
-  text(18, 10, `layer ${layer}, head ${head}`, { size: 13, bold: true });
+  text(18, 10, `layer ${layer}, head ${head}`, { bold: true });
   text(margin - 8, 31, "takes", { align: "right" });
   text(right + 8, 31, "from");
   if (numbers) text(bars - 12, 31, "weight", { align: "right" });
@@ -63,7 +64,7 @@ export function cutMarks(seen, page,
   });
   for (const sign of scissors) text(...sign);
   const left = wide ? page - h * CELL - 4 : 34, above = wide ? 0 : TOP + tall + 14, top = above + TOP;
-  text(left - 30, above + 10, `widest ribbon of “${labels[word]}” in each head`, { size: 13, bold: true });
+  text(left - 30, above + 10, `widest ribbon of “${labels[word]}” in each head`, { bold: true });
   text(left - 30, top + (n * CELL) / 2, "layer", { align: "center", turned: true });
   text(left + (h * CELL) / 2, top + n * CELL + 30, "head", { align: "center" });
   for (let i = 0; i < n; i++) {
@@ -140,21 +141,19 @@ export class Cut {
     [this.share, this.source] = [0, null];
     this.forget();
     view.el.classList.add("mha-cut");
-    const tools = document.createElement("div");
-    tools.className = "mha-tools";
+    const tools = element("div", { className: "mha-tools" });
     tools.innerHTML = `<p></p><label>ribbons: weight <input type="range" min="0" max="1" step="0.05" value="0"
       aria-label="ribbons from weight to what a cut does" aria-valuetext="weight"
       data-lm-suppress-shortcuts="true"> what a cut
       does</label><span
       class="mha-presses"></span><span class="mha-presses"></span>`;
     view.head.append(tools);
-    this.note = document.createElement("p");
-    this.note.className = "mha-note";
+    this.note = element("p", { className: "mha-note" });
     view.stage.after(this.note);
     [this.now, this.buttons, this.wholes] = tools.querySelectorAll("p,span");
     this.tools = tools;
-    this.wholes.append(this.button("cut the head", () => this.toggle([this.sent.layer, this.sent.head, null, null])),
-                       this.button("cut the layer", () => this.toggle([this.sent.layer, null, null, null])));
+    this.wholes.append(pressable("cut the head", () => this.toggle([this.sent.layer, this.sent.head, null, null])),
+                       pressable("cut the layer", () => this.toggle([this.sent.layer, null, null, null])));
     this.slider = tools.querySelector("input");
     this.slider.addEventListener("input", () => { this.share = Number(this.slider.value); this.again();
       this.slider.ariaValueText = ["weight", `${Math.round(100 * this.share)}% of the way`, "what a cut does"][
@@ -387,20 +386,14 @@ export class Cut {
     return `${this.note.textContent} ${told}`.trim();
   }
 
-  button(text, press) {
-    const made = Object.assign(document.createElement("button"), { textContent: text, type: "button", onclick: press });
-    made.setAttribute("data-lm-suppress-shortcuts", "true");
-    return made;
-  }
-
   // First there is a guess to make; later the last cut may be taken back, or be made in all heads.
   tell() {
     const { buttons, cuts, seen, many } = this, [, , row, j] = cuts.at(-1) ?? [], made = [];
     if (!cuts.length && this.guess === null) made.push("Guess: ",
-      ...GUESSES.map((g) => this.button(`${100 * g}%`, () => { this.guess = g; this.again(); })));
-    if (cuts.length) made.push(this.button("undo", () => this.set(this.done.pop(), [])));
+      ...GUESSES.map((g) => pressable(`${100 * g}%`, () => { this.guess = g; this.again(); })));
+    if (cuts.length) made.push(pressable("undo", () => this.set(this.done.pop(), [])));
     if (many && cuts.length === 1 && j !== null)
-      made.push(this.button(`cut “${seen.labels[j]}” in all heads`,
+      made.push(pressable(`cut “${seen.labels[j]}” in all heads`,
         () => this.set([0, 1, 2, 3, 4, 5].map((l) => [l, null, row, j]))));
     const names = made.map((b) => b.textContent ?? b).join();
     if (names === this.names) return;

@@ -15,15 +15,21 @@ from mha_course.base.numerals import number
 from mha_course.pictures.colours import INK, head_colour
 from mha_course.pictures.fields import array_of, labels_of
 from mha_course.pictures.labels import write_title
-from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, curve, short
+from mha_course.pictures.marks import Drawing, Path, Rect, Text, curve, short
 from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import MOST, require_whole
 
-TOP, CELL = 42.0, 22.0  # where the words begin; a head in the small map
+TOP, CELL, LETTER = 42.0, 22.0, 8.2  # where words begin; a head in the small map; a letter
 BESIDE = 760  # from this width on the map stands beside the words
 FULL = 0.5  # a bar for half of a vector's length, or more, is full
 FIELD = INK + "22"
-GEOMETRY = {"top": TOP, "cell": CELL, "beside": BESIDE, "full": FULL}  # `cut.js` gets it
+GEOMETRY = {
+    "top": TOP,
+    "cell": CELL,
+    "beside": BESIDE,
+    "full": FULL,
+    "letter": LETTER,
+}  # `cut.js` gets it
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +73,8 @@ class Cut(Panel):
             for name in ("weights", "own", "rescaled")
         }
         tables = {name: array_of(getattr(self, name), name, (2,)) for name in ("widest", "moves")}
-        self._set(labels=labels_of(self.labels, "labels", T), **rows, **tables)
+        labels, title = labels_of(self.labels, "labels", T), f"layer {self.layer}, head {self.head}"
+        self._set(labels=labels, title=title, **rows, **tables)
 
     def says(self) -> str:
         """What is seen, in a sentence or two: `cut.js` says the same."""
@@ -83,7 +90,11 @@ class Cut(Panel):
         return ["from", "weight"], [*zip(self.labels, weights, strict=True)]
 
     def _describe(self) -> str:
-        return f"what “{self.labels[self.word]}” takes in layer {self.layer}, head {self.head}"
+        word, top = self.labels[self.word], int(self.weights.argmax())
+        return (
+            f"ribbons from “{word}”, the widest to “{self.labels[top]}”, "
+            f"{number(self.weights[top], 2)}; and the widest in each of {self.widest.size} heads"
+        )
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         """What the browser draws, and computes with."""
@@ -103,7 +114,7 @@ class Cut(Panel):
         wide = page >= BESIDE
         pitch = max(15.0, min(22.0, math.floor(272 / T))) if wide else 24.0
         words = [short(label, 14 if wide else 9) for label in self.labels]
-        margin = math.ceil(7.6 * max(map(len, words))) + 8.0
+        margin = math.ceil(LETTER * max(map(len, words))) + 8.0
         beside = h * CELL + 64 if wide else 0.0  # the map with its labels
         numbers = 44.0 if page >= 480 else 0.0  # the weights'
         free = page - beside - 2 * margin - numbers - 60
@@ -116,7 +127,6 @@ class Cut(Panel):
             return TOP + (j + 0.5) * pitch
 
         drawing = Drawing()
-        self._set(title=f"layer {self.layer}, head {self.head}")
         write_title(drawing, self)
         heads = [(margin - 8, "takes", "right"), (right + 8, "from", "left")]
         heads += [(bars - 12, "weight", "right")] * (numbers > 0)
@@ -153,7 +163,7 @@ class Cut(Panel):
         """Every head as a square, as large as the widest ribbon there."""
         n_layers, h = self.widest.shape
         title = f"widest ribbon of “{self.labels[self.word]}” in each head"
-        drawing.add(Text(left - 30, top + 10, title, BODY, bold=True))
+        drawing.add(Text(left - 30, top + 10, title, bold=True))
         top += TOP
         drawing.add(
             Text(left - 30, top + n_layers * CELL / 2, "layer", align="center", turned=True)

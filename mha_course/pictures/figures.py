@@ -43,6 +43,7 @@ __all__ = ["html", "png", "show"]
 PIXELS_PER_INCH = 96  # CSS
 DENSITY = 2  # image pixels for each CSS pixel: crisp on dense screens
 STEP, GREY_STEP = 17, 25.5  # between the colours along edges, of 255
+FINE = 4.0  # narrower cells have 32 colours, not 256: a third of the bytes, and no eye sees it
 MARGIN = 12  # CSS pixels around the drawing
 CARD, INK, EDGE = "#FFFFFF", "#2B2B2B", "#C9CDD2"
 MOST_ROWS = 40  # of a picture's tables, before they are told panel by panel
@@ -257,7 +258,9 @@ def _frame(
 def _write_in(axes: Axes, mark: Cells, corner: Any, text: str, colour: str) -> None:
     """A text in the middle of a cell."""
     x, y = corner[0] + (mark.width - mark.gap) / 2, corner[1] + (mark.height - mark.gap) / 2
-    axes.text(x, y, text, fontsize=_points(12), color=colour, ha="center", va="center_baseline")
+    axes.text(
+        x, y, text, fontsize=_points(marks.SIZE), color=colour, ha="center", va="center_baseline"
+    )
 
 
 @_draw.register
@@ -317,6 +320,8 @@ def _(mark: HeatmapCells, axes: Axes) -> None:
     table = MAPS[panel.colours]
     table = colours.on_plate(table) if mark.numbers else table
     levels, size = panel.levels(), (mark.width - gap, mark.height - gap)
+    if mark.width < FINE:
+        levels = levels // 8 * 8 + 4
     n_rows, n_columns = levels.shape
     x, y = [mark.at(0, c)[0] for c in range(n_columns)], [mark.at(r, 0)[1] for r in range(n_rows)]
     corners = np.stack(np.meshgrid(x, y), axis=-1)  # (rows, columns, 2)
@@ -328,7 +333,8 @@ def _(mark: HeatmapCells, axes: Axes) -> None:
     if opened.any():
         inks = table[levels[opened]] / 255
         axes.add_collection(_boxes(corners[opened], *size, facecolors=inks, antialiased=gap > 0))
-    if not mark.numbers and (below := opened & (panel.values < 0)).any():
+    struck = not mark.numbers and size[1] >= marks.STRUCK
+    if struck and (below := opened & (panel.values < 0)).any():
         through = corners[below] + (0, (size[1] - 1) / 2)
         axes.add_collection(_boxes(through, size[0], 1, facecolors=CARD, antialiased=False))
     if blocked.any():

@@ -1,5 +1,6 @@
 // The whole computation: what made a number.
 
+import { element } from "./elements.js";
 import { still } from "./motion.js";
 import { number, sum } from "./numbers.js";
 
@@ -34,8 +35,7 @@ export class Flow {
     this.view = view;
     this.mine = {}; // what the reader has made of Q, K and V, for each head that was changed
     view.el.classList.add("mha-flow");
-    this.strip = Object.assign(document.createElement("div"),
-      { className: "mha-strip", innerHTML: `<p></p><div aria-hidden="true"></div>` });
+    this.strip = element("div", { className: "mha-strip" }, element("p"), element("div", { ariaHidden: true }));
     view.stage.after(this.strip);
     const { canvas } = view;
     canvas.addEventListener("pointerdown", (e) => this.press(e));
@@ -217,14 +217,14 @@ export class Flow {
   }
 
   // A token's name, in its role's colour; says from where to where.
-  tag(g, { x, y, text, size = 12, align = "left" }, role) {
-    const { view } = this;
+  tag(g, { x, y, text, align = "left" }, role) {
+    const { view } = this, { size } = view.theme;
     g.font = `600 ${size}px ${view.font}`;
     const width = g.measureText(text).width, at = x - { left: 0, center: 0.5, right: 1 }[align] * width;
     const from = Math.max(2, Math.min(view.scene.width - width - 2, at));
     g.fillStyle = view.theme.roles[role];
     g.fillRect(from - 4, y - size / 2 - 2.5, width + 8, size + 5);
-    view.write(g, text, from, y, size, "#FFFFFF", "left", true);
+    view.write(g, text, from, y, "#FFFFFF", "left", true);
     return [from - 4, from + width + 4];
   }
 
@@ -308,12 +308,12 @@ export class Flow {
     if (now === this.bars) return; // most frames on the way change nothing
     this.bars = now;
     bars.replaceChildren(...parts.map((v, i) => {
-      const bar = document.createElement("span"), fill = bar.appendChild(document.createElement("i"));
+      const fill = element("i"), bar = element("span", {}, fill);
       const height = (100 * Math.abs(v)) / far,
         colour = heads ? view.theme.heads[heads[i] % view.theme.heads.length] : this.tint();
       fill.style.cssText = `height:${height}%;bottom:${v < 0 ? zero - height : zero}%;background:${colour}`;
       if (meant === i) bar.className = "mha-meant";
-      if (labels) bar.appendChild(document.createElement("b")).textContent = labels[i];
+      if (labels) bar.append(element("b", { textContent: labels[i] }));
       return bar;
     }));
   }
@@ -329,7 +329,7 @@ export const FLOW_STYLE = `
 .mha-strip span{position:relative;width:60px;margin-bottom:20px}
 .mha-strip i{forced-color-adjust:none;print-color-adjust:exact;position:absolute;left:0;right:0;min-height:1px}
 .mha-strip b{position:absolute;top:calc(100% + 2px);left:-8px;right:-8px;text-align:center;font-weight:400;
-font-size:12px;line-height:17px;white-space:nowrap}
+line-height:17px;white-space:nowrap}
 .mha-strip .mha-meant b{font-weight:700}
 .mha-strip .mha-meant{outline:2px solid var(--mha-text)}
 @container (max-width:840px){.mha-strip p{min-height:2.9em}}

@@ -15,7 +15,7 @@ import numpy as np
 
 from mha_course.pictures.colours import INK, ROLES, head_colour
 from mha_course.pictures.heatmap import Heatmap, HeatmapCells
-from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, arrow, text_width
+from mha_course.pictures.marks import Drawing, Path, Rect, Text, arrow, text_width
 from mha_course.pictures.panel import FOLDED, Panel, Piece, Texts
 
 SQUARES = ("products", "scores", "masked", "weights")  # (T, T) each
@@ -180,7 +180,7 @@ class Placed:
     @property
     def title(self) -> float:
         """The width of the title and of the square before it."""
-        return 15 + text_width(self.block.title, BODY)
+        return 15 + text_width(self.block.title)
 
 
 Blocks = dict[str, Placed]

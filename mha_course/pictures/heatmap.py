@@ -15,7 +15,6 @@ from mha_course.pictures.colours import INK, LOW, MAPS, RAMP
 from mha_course.pictures.fields import array_of, labels_of, own_range, range_of
 from mha_course.pictures.labels import column_labels, name_rows, without_name, write_title
 from mha_course.pictures.marks import (
-    BODY,
     Cells,
     ColourBar,
     Drawing,
@@ -298,8 +297,8 @@ class Heatmap(Panel):
             labels = without_name(self.columns, self.column_name)
             bottom = column_labels(drawing, labels, left, bottom, width)
             if self.column_name:
-                drawing.add(Text(middle, bottom + 10, self.column_name, BODY, "center"))
-                half = text_width(self.column_name, BODY) / 2
+                drawing.add(Text(middle, bottom + 10, self.column_name, "center"))
+                half = text_width(self.column_name) / 2
                 right = max(right, middle + half)
                 bottom += 20
         drawing.width, drawing.height = max(right, drawing.width), max(bottom, named)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from mha_course.pictures.colours import head_colour
-from mha_course.pictures.marks import BODY, Drawing, Rect, Text, short, text_width, widest_of
+from mha_course.pictures.marks import Drawing, Rect, Text, short, text_width, widest_of
 from mha_course.pictures.panel import Panel
 
 
@@ -18,8 +18,8 @@ def write_title(drawing: Drawing, panel: Panel) -> float:
     if panel.head is not None:
         drawing.add(Rect(0, 4, 12, 12, head_colour(panel.head), hollow=panel.head >= 8))
         x = 18.0
-    drawing.add(Text(x, 10, panel.title, BODY, bold=True))
-    drawing.width = max(drawing.width, x + 1.1 * text_width(panel.title, BODY))
+    drawing.add(Text(x, 10, panel.title, bold=True))
+    drawing.width = max(drawing.width, x + 1.1 * text_width(panel.title))
     return 26.0
 
 
@@ -27,9 +27,9 @@ def name_rows(drawing: Drawing, name: str, top: float, bottom: float) -> float:
     """The turned name of an axis, in the middle, or from the top on; gives the y of its end."""
     if not name:
         return 0.0
-    half = text_width(name, BODY) / 2
+    half = text_width(name) / 2
     middle = max((top + bottom) / 2, top + half)
-    drawing.add(Text(8, middle, name, BODY, "center", turned=True))
+    drawing.add(Text(8, middle, name, "center", turned=True))
     return middle + half
 
 

@@ -1,6 +1,6 @@
 """Where the panels of a picture stand: a scene in, marks at CSS pixels out.
 
-No text is smaller than 12 px (9 pt), but for what `scripts` raises or lowers.
+No text is smaller than a caption, but for what `scripts` raises or lowers.
 """
 
 from __future__ import annotations

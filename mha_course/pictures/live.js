@@ -3,6 +3,7 @@
 import {
   chooser, endKey, lastOf, longest, modelControls, nameSliders, player, positionOf, Requests, rest, spoken, stretch,
 } from "./controls.js";
+import { element } from "./elements.js";
 import { arraysOf, fill, stateAt, unpack } from "./states.js";
 import { View } from "./view.js";
 
@@ -110,7 +111,7 @@ function comeOut({ stage }, bar) {
 
 // What there is to see, above all else.
 const lead = (textContent) =>
-  (textContent ? [Object.assign(document.createElement("p"), { className: "mha-lead", textContent })] : []);
+  (textContent ? [element("p", { className: "mha-lead", textContent })] : []);
 
 const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 
@@ -119,9 +120,8 @@ const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byte
 export async function mount(el, theme, base64) {
   const states = await unpack(await (await fetch(`data:;base64,${base64}`)).blob());
   await new Promise((done) => { setTimeout(done); }); // the reader goes first
-  const { controls: all, play, headline } = states, bar = document.createElement("div"),
-    stage = document.createElement("div");
-  bar.className = "mha-bar mha-controls";
+  const { controls: all, play, headline } = states, bar = element("div", { className: "mha-bar mha-controls" }),
+    stage = element("div");
   const focused = el.contains(document.activeElement); // on its still picture, which goes
   el.classList.add("mha-explorer");
   el.replaceChildren(...lead(headline), bar, stage);
@@ -134,17 +134,16 @@ export async function mount(el, theme, base64) {
   let place = null, own = null; // for a sentence that is typed; the pictures of what nobody has packed
   const inputs = all.map((c, k) => {
     // a slider says it itself
-    const label = bar.appendChild(document.createElement("label")), now = document.createElement("span");
-    const input = document.createElement(c.input === "select" ? "select" : "input");
+    const label = bar.appendChild(element("label")), now = element("span", { ariaHidden: true });
+    const input = element(c.input === "select" ? "select" : "input");
     if (c.input === "select") input.append(...c.labels.map((label, i) => new Option(label, i)));
     else Object.assign(input, { type: c.input, min: 0, step: 1 });
     now.style.minWidth = longest(c);
-    now.ariaHidden = true;
     label.append(...(c.input === "checkbox" ? [input, c.name] : [c.name, input]),
       ...(c.input === "range" ? [now] : []));
     if (c.typed) {
-      place = Object.assign(bar.appendChild(document.createElement("div")), { className: "mha-typed" });
-      place.append("To type your own, open the notebook in JupyterLab: that needs a kernel.");
+      place = bar.appendChild(element("div", { className: "mha-typed" },
+        "To type your own, open the notebook in JupyterLab: that needs a kernel."));
       input.addEventListener("input", () => { own = null; });
     }
     input.addEventListener("input",

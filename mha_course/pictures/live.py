@@ -39,10 +39,10 @@ from mha_course.pictures.controls import (
 from mha_course.pictures.cut import GEOMETRY, Cut
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw, size
-from mha_course.pictures.marks import SCRIPT_SIZE, SHIFTS, WAY, OwnMark, Path
+from mha_course.pictures.marks import SCRIPT_SIZE, SHIFTS, SIZE, STRUCK, WAY, OwnMark, Path
 from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.states import Numbers, State
-from mha_course.pictures.tiles import BREAK
+from mha_course.pictures.tiles import BREAK, LETTER
 from mha_course.pictures.words import FAINT
 from mha_course.pictures.writes import Writes
 
@@ -59,8 +59,11 @@ THEME = {  # colours and sizes that the script shares with still pictures
     "break": BREAK,
     "scripts": {"split": SPLIT, "code": CODE, "down": SHIFTS, "size": SCRIPT_SIZE},
     "ink": colours.INK,
+    "size": SIZE,
+    "letter": LETTER,
     "ribbon": [colours.RIBBON, colours.RIBBON_FAR],
     "faint": FAINT,
+    "struck": STRUCK,
     "way": WAY,
     "cut": GEOMETRY,
     "maps": colours.ENDS,

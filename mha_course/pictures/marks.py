@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 
 from mha_course.base.prose import scripts
 
-SMALL, BODY = 12, 13
+SIZE = 13  # of a text in CSS pixels: that of the captions
 _STEPS = [i / 24 for i in range(25)]
 # How far along a ribbon's way each point lies, and how far down: level at both ends.
 WAY = [(1.5 * t - 1.5 * t * t + t**3, 3 * t * t - 2 * t**3) for t in _STEPS]
 PLAIN = "#2878CC"  # bars and lines that belong to no head
+STRUCK = 7.0  # as high is a cell, at least, that a line strikes where it is below zero
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class Text:
     x: float
     y: float  # of its middle; of its top where it is turned and not centred
     text: str
-    size: int = SMALL
     align: str = "left"  # left, center, right
     turned: bool = False  # a quarter turn, read from below
     bold: bool = False
+    size: int = SIZE
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class Drawing:
         self.parts.extend(marks)
         for mark in marks:
             if isinstance(mark, Text) and mark.turned:
-                self.edge = max(self.edge, mark.x + SMALL / 2)
+                self.edge = max(self.edge, mark.x + SIZE / 2)
 
     def paste(self, other: Drawing, x: float, y: float, panel: int | None = None) -> None:
         self.parts.append(_Pasted(other, x, y, panel))
@@ -201,7 +202,7 @@ _EMS = {c: 0.38 for c in "iljtfrI.,:;'|!()[] ·"} | {c: 0.92 for c in "mwMW@%→
 
 
 @lru_cache(4096)
-def text_width(text: str, size: int = SMALL) -> float:
+def text_width(text: str, size: int = SIZE) -> float:
     """About the width of a text, on the generous side, whatever the font."""
     return size * sum(
         (SCRIPT_SIZE if sign else 1.0) * _EMS.get(c, 0.72 if c.isupper() else 0.62)
@@ -214,8 +215,8 @@ SHIFTS = {"^": -0.34, "_": 0.22}  # how far down their middle lies, in sizes of 
 SCRIPT_SIZE = 0.8
 
 
-def widest_of(texts: Sequence[str], size: int = SMALL) -> float:
-    return max((text_width(t, size) for t in texts), default=0.0)
+def widest_of(texts: Sequence[str]) -> float:
+    return max(map(text_width, texts), default=0.0)
 
 
 def short(text: str, most: int = 16) -> str:

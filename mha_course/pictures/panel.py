@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from mha_course.pictures.fields import checked, plain_fields
-from mha_course.pictures.marks import BODY, Drawing, text_width
+from mha_course.pictures.marks import Drawing, text_width
 from mha_lesson.refusals import MOST, require_positive
 
 FOLDED = 700  # a narrower page stacks panels and is scrolled: no limit to its height
@@ -121,7 +121,7 @@ class Panel:
         parts = [
             _hashable(getattr(self, f.name)) for f in fields_of(self) if f.name not in left_out
         ]
-        title = text_width(self.title, BODY), self.head is None
+        title = text_width(self.title), self.head is None
         return type(self), title, *parts, self.written_size()
 
     def written_size(self) -> Hashable:

@@ -1,5 +1,6 @@
 // A picture as a file: PNG from its canvas, or SVG, written by a context that takes what a canvas's takes.
 
+import { element, pressable } from "./elements.js";
 import { csvOf, fillTables, tablesOf } from "./tables.js";
 import { pictureOf } from "./writes_picture.js";
 
@@ -94,7 +95,7 @@ function around({ el, scene, flow, font }, g, width, height) {
   write([scene.caption, flow?.sentence].filter(Boolean).join(" "), 13, false);
   const above = at.y + 10;
   at.y = above + height + 8;
-  write(`${document.title}${location.host ? `, ${location.host}${location.pathname}` : ""}`, 12, false);
+  write(`${document.title}${location.host ? `, ${location.host}${location.pathname}` : ""}`, 13, false);
   return { lines, above, all: at.y + 4 };
 }
 
@@ -159,23 +160,19 @@ function whole(view, work) {
 
 // A menu that saves what a view shows, its picture or its numbers, or copies the tables.
 export function savers(view) {
-  const menu = document.createElement("details"), name = () => view.el.closest("[id^=explore-]")?.id ?? "picture";
-  menu.className = "mha-save";
-  menu.append(Object.assign(document.createElement("summary"), { textContent: "Save" }));
+  const name = () => view.el.closest("[id^=explore-]")?.id ?? "picture";
+  const menu = element("details", { className: "mha-save" }, element("summary", { textContent: "Save" }));
   const entry = (text, press) => {
-    const made = Object.assign(document.createElement("button"), { type: "button", textContent: text });
-    made.setAttribute("data-lm-suppress-shortcuts", "true");
-    made.addEventListener("click", async () => {
+    menu.append(pressable(text, async () => {
       const said = await press();
       menu.open = false;
       menu.firstChild.focus();
       view.say(said);
-    });
-    menu.append(made);
+    }));
   };
   const saves = (text, kind, blob) => entry(text, async () => {
     const href = URL.createObjectURL(await whole(view, blob)), file = `${name()}.${kind}`;
-    Object.assign(document.createElement("a"), { href, download: file }).click();
+    element("a", { href, download: file }).click();
     setTimeout(() => URL.revokeObjectURL(href), 10_000);
     return `Saved: ${file}.`;
   });

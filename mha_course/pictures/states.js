@@ -65,7 +65,7 @@ export function path({ tree, controls }, asked) {
 export function stateAt(packed, asked, width) {
   const state = packed.states[path(packed, asked).at(-1)];
   if (!state) return null;
-  const layout = state.layouts.at(packed.widths.findIndex((w) => w <= width));
+  const layout = state.layouts.at(packed.widths.findIndex((w) => w <= 1.01 * width)); // a canvas shrinks as much
   const [wide, high, ...steps] = packed.layouts[layout];
   let mark = 0;
   const scene = { ...state, width: wide, height: high, marks: steps.map((step) => packed.marks[mark += step]) };

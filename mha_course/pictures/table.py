@@ -7,9 +7,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+from mha_course.base.numerals import counted
 from mha_course.pictures.fields import text_of
 from mha_course.pictures.labels import write_title
-from mha_course.pictures.marks import BODY, Cell, Drawing, Path, text_width, widest_of
+from mha_course.pictures.marks import Cell, Drawing, Path, text_width, widest_of
 from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import listed, listed_ints
 
@@ -38,10 +39,15 @@ class Table(Panel):
         self._set(rows=rows, header=header, strong=tuple(listed_ints("strong", self.strong)))
 
     def _describe(self) -> str:
-        return "; ".join(", ".join(row) for row in self.rows[:6])
+        names = [name and f"{name} " for name in self.header[1:]] or [""] * len(self.rows[0])
+        told = [
+            ": ".join(filter(None, [first, ", ".join(map(str.__add__, names, cells))]))
+            for first, *cells in self.rows[:6]
+        ]
+        return "; ".join([counted(len(self.rows), "row"), *told])
 
     def written_size(self) -> Hashable:
-        return len(self.rows), *(widest_of(c, BODY) for c in zip(*self.rows, strict=True))
+        return len(self.rows), *(widest_of(c) for c in zip(*self.rows, strict=True))
 
     def table(self) -> Texts:
         return self.header, self.rows
@@ -52,7 +58,7 @@ class Table(Panel):
         columns = list(zip(*([self.header] if self.header else []), *self.rows, strict=True))
         bold = 1.12 if self.strong else 1.0  # which row it is may change
         widths = [
-            max(1.12 * text_width(column[0], BODY), bold * widest_of(column[1:], BODY)) + 18
+            max(1.12 * text_width(column[0]), bold * widest_of(column[1:])) + 18
             for column in columns
         ]
         page = piece.page if piece.narrow else math.inf
@@ -68,7 +74,7 @@ class Table(Panel):
                     middle = y + piece.sizes.line / 2 - 1
                     for k, words in enumerate(_lines(text, page - x) if below and i else [text]):
                         at = middle + k * piece.sizes.line
-                        drawing.add(Cell(x, at, words, BODY, bold=strong, row=r, column=i))
+                        drawing.add(Cell(x, at, words, bold=strong, row=r, column=i))
                     y += line + 2 * (r < 0)
                 x += 12.0 if below and not i else widths[i]
             if self.header:
@@ -83,7 +89,7 @@ def _lines(text: str, space: float) -> list[str]:
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and 1.12 * text_width(longer, BODY) > space:
+        if lines[-1] and 1.12 * text_width(longer) > space:
             lines.append(word)
         else:
             lines[-1] = longer

@@ -1,5 +1,7 @@
 // The numbers of a picture as tables: on its page, as text, and as a file.
 
+import { element } from "./elements.js";
+
 // { title, head, rows } of each panel; `text` says how a cell is written. What another panel shows too is left out.
 export function tablesOf({ fields }, text = "cell") {
   const large = fields.filter(({ m }) => m.kind === "heatmap" && !m.picks);
@@ -9,19 +11,12 @@ export function tablesOf({ fields }, text = "cell") {
 
 export function fillTables(place, tables) {
   place.replaceChildren(...tables.map(({ title, head, rows }) => {
-    const table = document.createElement("table"), tr = (cells, tags) => {
-      const row = document.createElement("tr");
-      cells.forEach((text, i) => {
-        const cell = row.appendChild(document.createElement(tags(i)));
-        cell.textContent = text;
-        if (tags(i) === "th") cell.scope = tags(1) === "th" ? "col" : "row";
-      });
-      return row;
-    };
-    table.createCaption().textContent = title;
-    table.createTHead().append(tr(head, (i) => (i || head[0] ? "th" : "td")));
-    table.createTBody().append(...rows.map((row) => tr(row, (i) => (i ? "td" : "th"))));
-    return table;
+    const td = (textContent) => element("td", { textContent }), th = (textContent, scope) =>
+      element("th", { textContent, scope });
+    const top = head.map((name, i) => (i || name ? th(name, "col") : td("")));
+    const body = rows.map(([name, ...cells]) => element("tr", {}, th(name, "row"), ...cells.map(td)));
+    return element("table", {}, element("caption", { textContent: title }),
+      element("thead", {}, element("tr", {}, ...top)), element("tbody", {}, ...body));
   }));
 }
 

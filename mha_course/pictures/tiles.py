@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from mha_course.pictures.colours import INK
 from mha_course.pictures.fields import array_of, grid_of, labels_of, text_of
 from mha_course.pictures.labels import column_labels, name_rows, write_title
-from mha_course.pictures.marks import BODY, Cells, Drawing, Path, Text, whole_pixels, widest_of
+from mha_course.pictures.marks import Cells, Drawing, Path, Text, whole_pixels, widest_of
 from mha_course.pictures.panel import Panel, Piece, Texts
 
-BREAK, LETTER = 8.0, 7.4  # the gap between blocks of tiles; the width of a letter in a tile
+BREAK, LETTER = 8.0, 7.6  # the gap between blocks of tiles; the width of a letter in a tile
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Tiles(Panel):
 
     def written_size(self) -> Hashable:
         words = [text for row in self.labels for text in row if text]
-        return len(self.labels), len(self.labels[0]), widest_of(words, BODY)
+        return len(self.labels), len(self.labels[0]), widest_of(words)
 
     def sides(self, piece: Piece) -> tuple[float, float]:
         labels = math.ceil(widest_of(self.rows)) + 10.0 if self.rows else 0.0
@@ -109,7 +109,7 @@ class Tiles(Panel):
         drawing = Drawing()
         top, left = write_title(drawing, self), piece.left
         n_rows, n_columns = len(self.labels), len(self.labels[0])
-        wanted = widest_of([t for row in self.labels for t in row if t], BODY) + 12
+        wanted = widest_of([t for row in self.labels for t in row if t]) + 12
         breaks = _breaks_before(n_columns - 1, self.break_columns)
         longest = max(len(text or "") for row in self.labels for text in row)
         legible, most = math.ceil(LETTER * longest) + 4.0, (piece.page - left - breaks) / n_columns
@@ -133,7 +133,7 @@ class Tiles(Panel):
                 drawing, self.columns, left, bottom, width, lambda i: cells.at(0, i)[0] + width / 2
             )
         if self.column_name:
-            drawing.add(Text((left + right) / 2, bottom + 12, self.column_name, BODY, "center"))
+            drawing.add(Text((left + right) / 2, bottom + 12, self.column_name, "center"))
             bottom += 24
         drawing.width, drawing.height = max(drawing.width, right), max(bottom, named)
         return drawing

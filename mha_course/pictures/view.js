@@ -13,6 +13,7 @@ import { fillTables, tablesOf } from "./tables.js";
 import { hush, play } from "./tones.js";
 import { Writes } from "./writes.js";
 
+const LEAST = 0.86; // of its width: a phone of 320 pixels has a picture whole, in letters of 11
 const NEAR = 5; // pixels beside a dot or a bar that still choose it: a finger needs 24
 let views = 0;
 
@@ -246,13 +247,13 @@ export class View {
     if (canvas.width !== w || canvas.height !== h) {
       [canvas.width, canvas.height] = [w, h];
       canvas.style.width = `${width * unit}px`;
-      canvas.style.minWidth = `${0.92 * width * unit}px`; // a little narrower is read as well; then it is scrolled
+      canvas.style.minWidth = `${LEAST * width * unit}px`; // so narrow it is read as well; then it is scrolled
     }
     if (height > this.tallest) { // asking for widths on every move would lay the page out once more
       this.tallest = height;
       const full = width * unit;
       this.stage.style.minHeight =
-        `${height * unit * Math.min(1, Math.max(0.92, (this.el.clientWidth || full) / full))}px`;
+        `${height * unit * Math.min(1, Math.max(LEAST, (this.el.clientWidth || full) / full))}px`;
     }
     g.setTransform(dpr, 0, 0, dpr, 2 * dpr, 2 * dpr);
     g.clearRect(-2, -2, width, height);
@@ -276,7 +277,7 @@ export class View {
   // whether the reader lets each row's colours run up to its own largest
   get byRow() { return this.offered && this.ownRange.checked; }
 
-  write(g, text, x, y, size, colour, align = "center", bold = false) {
+  write(g, text, x, y, colour, align = "center", bold = false, size = this.theme.size) {
     const { down, size: share } = this.theme.scripts, pieces = this.pieces(text);
     const font = (sign) => { g.font = `${bold ? "600 " : ""}${sign ? share * size : size}px ${this.font}`; };
     const widths = pieces.length > 1
@@ -302,11 +303,11 @@ export class View {
   }
 
   text(g, { x, y, text, size, align, turned, bold }) {
-    if (!turned) return this.write(g, text, x, y, size, this.colours.text, align, bold);
+    if (!turned) return this.write(g, text, x, y, this.colours.text, align, bold, size);
     g.save();
     g.translate(x, y);
     g.rotate(-Math.PI / 2);
-    this.write(g, text, 0, 0, size, this.colours.text, align, bold);
+    this.write(g, text, 0, 0, this.colours.text, align, bold, size);
     g.restore();
   }
 
@@ -320,7 +321,7 @@ export class View {
     g.lineWidth = 3;
     if (hollow) g.strokeRect(x + 1.5, y + 1.5, w - 3, h - 3);
     else g.fillRect(x, y, w, h);
-    if (this.signs.matches && colour === this.theme.maps.diverging[1] && h > 4) this.strike(g, x, y, w, h);
+    if (this.signs.matches && colour === this.theme.maps.diverging[1]) this.strike(g, x, y, w, h);
   }
 
   path(g, { points, colour, dashed, width, filled }) {
@@ -352,7 +353,7 @@ export class View {
     this.arrow(g, corners[0], corners.at(-1), ink, true);
     for (let i = 0; i + 1 < corners.length; i++) this.arrow(g, corners[i], corners[i + 1], heads[i % heads.length],
       false);
-    for (const [x, y, i] of numbersOf(corners, mark.y)) this.write(g, String(i), x, y, 12, this.colours.text);
+    for (const [x, y, i] of numbersOf(corners, mark.y)) this.write(g, String(i), x, y, this.colours.text);
   }
 
   arrow(g, [x0, y0], [x, y], colour, dashed) {
@@ -374,7 +375,7 @@ export class View {
 
   bar(g, { x, y, width: w, height: h, colours, end, by_row: byRow }) {
     if (this.byRow && byRow) { // the longer label shortens the bar: nothing else moves
-      g.font = `12px ${this.font}`;
+      g.font = `${this.theme.size}px ${this.font}`;
       w -= g.measureText(byRow).width - g.measureText(end).width;
       end = byRow;
     }
@@ -383,11 +384,12 @@ export class View {
     g.fillStyle = ramp;
     g.fillRect(x, y, w, h);
     if (this.signs.matches && this.theme.maps[colours].length > 1) this.strike(g, x, y, w / 2, h);
-    this.write(g, end, x + w + 8, y + h / 2, 12, this.colours.text, "left");
+    this.write(g, end, x + w + 8, y + h / 2, this.colours.text, "left");
   }
 
   // What is below zero, where colours may be grey or hard to tell.
   strike(g, x, y, w, h) {
+    if (h < this.theme.struck) return;
     g.fillStyle = `rgb(${this.colours.page})`;
     g.fillRect(x, y + (h - 1) / 2, w, 1);
   }

@@ -13,7 +13,6 @@ from mha_course.pictures.colours import head_colour
 from mha_course.pictures.heatmap import Heatmap, values_sent
 from mha_course.pictures.labels import write_title
 from mha_course.pictures.marks import (
-    BODY,
     PLAIN,
     Drawing,
     OwnMark,
@@ -68,7 +67,7 @@ class Words(Panel):
         drawing, weights = Drawing(), self.weights
         top = self.above(piece) if write_title(drawing, self) else 0.0
         sides = [[short(t) for t in labels] for labels in (weights.rows, weights.columns)]
-        named = max(text_width(name, BODY) for name in (weights.row_name, weights.column_name))
+        named = max(text_width(name) for name in (weights.row_name, weights.column_name))
         margin = math.ceil(max(named, widest_of([*sides[0], *sides[1]]))) + 8.0
         pitch = min(22.0, max(piece.sizes.cell, 6.0))
         width = max(60.0, min(170.0, space - 2 * margin))
@@ -86,7 +85,7 @@ class Words(Panel):
         bottom = top + pitch * max(map(len, sides))
         names = (weights.row_name, "right"), (weights.column_name, "left")
         for (name, align), (x, _) in zip(names, ends, strict=True):
-            drawing.add(Text(x, bottom + 12, name, BODY, align))
+            drawing.add(Text(x, bottom + 12, name, align))
         drawing.width, drawing.height = max(drawing.width, 2 * margin + width), bottom + 22
         return drawing
 

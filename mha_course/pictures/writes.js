@@ -2,6 +2,7 @@
 // mha_course.pictures.writes sends is drawn as words, ribbons and bars of the page itself.
 
 import { colours } from "./colours.js";
+import { element, pressable } from "./elements.js";
 import { away, curve } from "./ribbon.js";
 
 const H = 9, N_LAYERS = 30, LATE = Array.from({ length: 10 }, (_, i) => 20 + i),
@@ -9,16 +10,6 @@ const H = 9, N_LAYERS = 30, LATE = Array.from({ length: 10 }, (_, i) => 20 + i),
 const wholePercent = (p) => (p >= 0.995 ? "99%" : p < 0.005 ? "under 1%" : `${Math.round(100 * p)}%`);
 const bare = (piece = "") => piece.trim() || "a space", glued = (piece) => (/^[\p{L}]/u.test(piece) ? `-${piece}`
   : bare(piece));
-const element = (kind, more = {}, ...inside) => {
-  const made = Object.assign(document.createElement(kind), more);
-  made.append(...inside);
-  return made;
-};
-const pressable = (textContent, onclick, more = {}) => {
-  const made = element("button", { type: "button", textContent, onclick, ...more });
-  made.setAttribute("data-lm-suppress-shortcuts", "true");
-  return made;
-};
 const million = (bytes) => Math.round(bytes / 1e6);
 const alike = (a, b) => String(a) === String(b);
 const today = (n) => Math.floor(Date.now() / 864e5) % n; // one of the prompts, another each day

@@ -15,7 +15,7 @@ import numpy as np
 from mha_course.pictures.colours import ROLES
 from mha_course.pictures.heatmap import Heatmap
 from mha_course.pictures.labels import write_title
-from mha_course.pictures.marks import BODY, PLAIN, WAY, Drawing, Path, Rect, Text, text_width
+from mha_course.pictures.marks import PLAIN, Drawing, Path, Rect, Text, curve, text_width
 from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import require_kind
 
@@ -99,35 +99,29 @@ class Writes(Panel):
         room = page - bars
         words, bottom = _lines([p.strip() for p in self.about["pieces"]], room)
         for x, y, width, word in words:
-            drawing.add(Text(x + width / 2, y, word, LARGE, "center"))
+            drawing.add(Text(x + width / 2, y, word, "center", size=LARGE))
         ends = self.shares * min(FULL, 0.5 * room)
         at = room / 2 - (ends.sum() + 2 * len(ends) - 2) / 2
         for (x, y, width, _), end in zip(words, ends.tolist(), strict=True):
             top, size = y + LINE / 2, min(width - 4, max(2.0, end))
             middle = at + end / 2
             at += end + 2
-            edges = [
-                [
-                    (
-                        x
-                        + width / 2
-                        + s * size / 2
-                        + (middle + s * max(2.0, end) / 2 - x - width / 2 - s * size / 2) * across,
-                        top + (bottom + FALL - top) * down,
-                    )
-                    for down, across in WAY
-                ]
+            edge, other = (
+                curve(
+                    top, bottom + FALL, x + (width + s * size) / 2, middle + s * max(2.0, end) / 2
+                )
                 for s in (-1, 1)
-            ]
-            drawing.add(Path((*edges[0], *edges[1][::-1]), PLAIN + "99", filled=True))
+            )
+            points = tuple((across, down) for down, across in (*edge, *other[::-1]))
+            drawing.add(Path(points, PLAIN + "99", filled=True))
         answer = self.about["answer"].strip()
-        drawing.add(Text(room / 2, bottom + FALL + 20, answer, LARGE, "center", bold=True))
+        drawing.add(Text(room / 2, bottom + FALL + 20, answer, "center", bold=True, size=LARGE))
         left, y = (room + 20, bottom) if bars else (20.0, bottom + FALL + 56)
         for i, (word, p) in enumerate(self.about["before"]):
             drawing.add(
-                Text(left + 62, y + 26 * i, word.strip(), BODY, "right", bold=not i),
+                Text(left + 62, y + 26 * i, word.strip(), "right", bold=not i),
                 Rect(left + 70, y + 26 * i - 7, max(1.0, 110 * p), 14, ROLES["query"]),
-                Text(left + 76 + 110 * p, y + 26 * i, whole_percent(p), BODY),
+                Text(left + 76 + 110 * p, y + 26 * i, whole_percent(p)),
             )
         drawing.width = page
         drawing.height = max(bottom + FALL + 40, y + 26 * len(self.about["before"]))

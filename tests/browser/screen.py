@@ -8,6 +8,7 @@ import pytest
 
 from mha_course.pictures import layout, panels
 from mha_course.pictures.marks import Cells, ColourBar, Text
+from mha_course.pictures.tiles import LETTER
 
 SETUP = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport demo"
 # Milliseconds: nothing here takes a second, but a machine may be busy.
@@ -72,7 +73,7 @@ def texts(scene: panels.Scene, by_row: bool = False) -> list[str]:
             ]
         elif isinstance(mark, Cells):
             fits = [t for row in mark.panel.labels for t in row if t]
-            out += [t for t in fits if mark.width - 2 >= 7.4 * len(t) + 2]
+            out += [t for t in fits if mark.width - 2 >= LETTER * len(t) + 2]
     return sorted(out)
 
 

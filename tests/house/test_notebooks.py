@@ -110,7 +110,7 @@ def test_what_is_not_compared_is_listed():
 
 @each_notebook
 def test_size_and_style(path):
-    assert path.stat().st_size < 261_000  # a third of it one or two pictures of ribbons
+    assert path.stat().st_size < 245_000  # a sixth of it one picture of the whole computation
     fewest = 12 if path.name.startswith("00") else 25
     assert len(notebooks.read(path).cells) >= fewest
     for cell in cells(path, "markdown"):

@@ -80,7 +80,7 @@ def of_pictures() -> dict[str, str]:
     return {
         "06": f"{means[0]:.2f} {means[1]:.2f}",
         "09": f"{gigabytes:.2f}",
-        "13": re.sub(r"([\d.]+)kB", lambda m: f"{float(m[1]) / 1000:.2f}MB", " ".join(models)),
+        "13": re.sub(r"([\d.]+) kB", lambda m: f"{float(m[1]) / 1000:.2f} MB", " ".join(models)),
     }
 
 
