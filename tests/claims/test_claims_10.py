@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from mha_course import runs
 from mha_course.collection.shipped import draw
 from mha_lesson import rotate
 
@@ -13,6 +14,13 @@ def test_equal_rows_score_less_far_apart_with_ripples():
     scores = (rotate(row, at[:1]) @ rotate(row.expand(200, 32), at).T)[0]
     assert scores[:10].mean() > scores[60:100].mean() > 0.3 * scores[0] and scores[0] == 32
     assert (scores.diff() > 0).any()
+
+
+@pytest.mark.parametrize(("d_k", "base"), [(8, 10_000.0), (12, 10_000.0), (12, 100.0)])
+def test_with_few_dimensions_or_a_small_base_equal_rows_come_close_again(d_k, base):
+    row, at = torch.ones(1, d_k, dtype=torch.float64), torch.arange(3000)
+    scores = (rotate(row, at[:1], base) @ rotate(row.expand(3000, d_k), at, base).T)[0] / d_k
+    assert scores[1000:].max() > 0.7 > scores[20:60].mean()
 
 
 @pytest.mark.parametrize("d_k", [4, 10, 26])
@@ -28,3 +36,19 @@ def test_the_two_layouts_differ_by_the_order_of_dimensions_only(d_k):
     assert (rotate(q, at)[:, order] - neighbours(q[:, order])).abs().max() < 1e-12
     here, there = rotate(q, at) @ rotate(k, at).T, neighbours(q) @ neighbours(k).T
     assert (here - there).abs().max() > 0.01
+
+
+@torch.no_grad()
+def test_as_many_keys_raise_the_loss_where_they_are_far_and_not_where_they_are_near():
+    writer, place = runs.load("writer").model.cpu(), torch.arange(160)
+    windows = runs.novel_ids()[1][-20 * 160 :].view(20, 160)  # not the notebook's
+    back, attend = place[:, None] - place, writer.attention.forward
+
+    def rise(blocked):
+        writer.attention.forward = lambda x, cache: attend(x, cache, mask=blocked)
+        chances = writer(windows).log_softmax(dim=-1)
+        losses = -chances[:, :-1].gather(-1, windows[:, 1:, None])
+        return (losses[:, 100:].mean() - losses[:, :48].mean()).item()
+
+    near, far = rise(back >= 48), rise((back >= 30) & (place >= 18))
+    assert near < 0.1 < 0.25 < far < rise(back >= 160)
