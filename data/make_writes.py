@@ -53,7 +53,6 @@ class Story:
         p, weights = ribbons[:, self.answer], prompt.weights.flatten()
         inner = torch.tensor([0 < k < T - 1 for [(_, _, k)] in cuts])
         moved = (p - before[self.answer]).abs()
-        strong = int(torch.where(inner, p, 1.0).argmin())
         wide = int(torch.where(inner & (moved < 0.005), weights, 0.0).argmax())
         lead = self.lead(ribbons)
         par = self.fewest([cuts[i][0] for i in lead.argsort()[:POOL].tolist()])
@@ -75,7 +74,6 @@ class Story:
             "without": [self.top(one) for one in words],
             "left": [round(p, 4) for p in words[:, self.answer].tolist()],
             "other": [OTHER.split()[0], round(other.next([[]])[0, self.answer].item(), 4)],
-            "strong": cuts[strong][0],
             "wide": cuts[wide][0],
             "par": par,
             "tee": tee,

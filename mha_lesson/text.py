@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE / "data" if (HERE / "data").is_dir() else HERE.parent / "data"
 
 SHA256 = {
-    "writes.safetensors": "70befa97c90f48b997613527399e1fb5da858f8033cb258696a52f99c81cf1c7",
+    "writes.safetensors": "9c0f92d33aac65f1d2bfaca28ca94334343159d62e2d4fe27f9024f487f6c202",
     "cuts.safetensors": "9a84ffd33d469f8d6ccb077ac5caf32df89d4b66a41ba704ee526a053600e2d8",
     "experiments.json": "13c94098c8d4a80f9af42a2109144ac17388417bfe840da1aec211cdda766490",
     "judges.tsv": "64da7ba50f7ecee6d16f21830aee85b3ce1bc4456d6d99193114b6332f3f2693",

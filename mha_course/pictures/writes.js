@@ -27,7 +27,7 @@ export class Writes {
     this.svg.ariaHidden = true;
     this.tag = element("span", { className: "mha-tag", ariaHidden: true });
     this.stage = element("div", { className: "mha-flowing" }, this.words, this.svg, this.tag);
-    this.answer = element("p", { className: "mha-answer", ariaHidden: true });
+    this.answer = element("p", { className: "mha-answer" });
     this.bars = element("ul", { className: "mha-next" });
     this.bars.setAttribute("aria-label", "the likeliest next words");
     [this.steps, this.lens, this.tee, this.list] = ["mha-steps", "mha-lens", "mha-tee",
@@ -73,7 +73,7 @@ export class Writes {
   }
 
   open(story, mode = "words") {
-    if (this.story !== story) this.tried = new Set();
+    if (this.story !== story) Object.assign(this, { tried: new Set(), guide: null });
     Object.assign(this, { story, mode, cuts: [], done: null, swapped: false, linked: null });
     if (this.asking !== story) this.asking = null;
     this.text.textContent = "";
@@ -111,6 +111,8 @@ export class Writes {
     return story.tops[i] ? { p: story.ribbons[i], top: story.tops[i] } : alone(story.ribbons[i]);
   }
 
+  named(k) { return !k && this.swapped ? this.story.other[0] : bare(this.story.pieces[k]); }
+  get asks() { return this.mode === "head" && this.guide && alike(this.guide.slice(0, 2), this.where); }
   weight(layer, head, k) { return this.story.weights[(layer * H + head) * this.story.pieces.length + k] ?? 0; }
   share(k) {
     const all = this.late.flatMap((layer) => Array.from({ length: H }, (_, head) => this.weight(layer, head, k)));
@@ -232,12 +234,12 @@ export class Writes {
   // ---- what is seen ----
 
   sources() {
-    const { story, mode, where: [layer, head] } = this, named = (k) => bare(story.pieces[k]);
+    const { story, mode, where: [layer, head] } = this;
     if (mode === "golf") return story.tee.map((cut) => ({ cut, k: cut[2], w: this.weight(...cut),
-      says: `${named(cut[2])}, layer ${cut[0]}, head ${cut[1]}` }));
+      says: `${this.named(cut[2])}, layer ${cut[0]}, head ${cut[1]}` }));
     return story.pieces.map((_, k) => {
       const cut = mode === "head" ? [layer, head, k] : ["late", null, k];
-      return { cut, k, w: mode === "head" ? this.weight(layer, head, k) : this.share(k), says: named(k) };
+      return { cut, k, w: mode === "head" ? this.weight(layer, head, k) : this.share(k), says: this.named(k) };
     });
   }
 
@@ -307,7 +309,7 @@ export class Writes {
     [...this.svg.children].forEach((path, i) => path.classList.toggle("mha-cut-off", this.isCut(this.ribbons[i].cut)));
     this.words.querySelectorAll(".mha-word").forEach((word, k) => {
       word.setAttribute("aria-pressed", this.sources().some((one) => one.k === k && this.isCut(one.cut)));
-      word.setAttribute("aria-label", `“${bare(this.story.pieces[k])}”, ${wholePercent(this.sources().filter((one) =>
+      word.setAttribute("aria-label", `“${this.named(k)}”, ${wholePercent(this.sources().filter((one) =>
         one.k === k).reduce((sum, { w }) => sum + w, 0))} taken`);
     });
   }
@@ -328,6 +330,7 @@ export class Writes {
     const changed = Boolean(story.before) && says !== story.answer;
     view.el.classList.toggle("mha-changed", changed);
     this.answer.textContent = glued(says);
+    this.words.querySelector(".mha-word").textContent = this.named(0);
     const rows = told.top.filter(([, p]) => p !== null).slice(0, 5);
     if (!rows.some(([word]) => word === story.answer) && told.p !== null) rows.splice(4, 1, [story.answer, told.p]);
     this.bars.replaceChildren(...rows.map(([word, p]) => {
@@ -399,19 +402,19 @@ export class Writes {
       put(`It is ${wholePercent(first[1])} sure. Which word does it need? Press one: it is cut.`, ["Show me", () =>
         this.press(["late", null, story.target])]);
     } else if (!n) {
-      put(`Layer ${layer}, head ${head}: one of the 270 heads with which it looks. Press a ribbon.`,
-        ["Back to words", () => this.open(story)]);
+      put(`Layer ${layer}, head ${head}: one of the 270 heads with which it looks. Press ${this.asks
+        ? `the ribbon of ${this.called(this.guide[2])}` : "a ribbon"}.`, ["Back to words", () => this.open(story)]);
     } else if (last[0] === "late" && n === 1) {
       const word = this.called(last[2]);
       this.tried.add(last[2]);
       if (changed) put(`Without ${word} it says “${glued(says)}”: ${this.moved(now.p)}.`);
-      else if (lost > 0.15) put(`Without ${word} it still says ${answer}, but less surely: ${this.moved(now.p)}.`);
-      else if (lost < -0.05) put(`Without ${word} it is surer: ${this.moved(now.p)}.`);
+      else if (Math.abs(lost) > 0.05) put(`Without ${word} it is ${lost < 0 ? "surer" : lost > 0.15 ? "less sure"
+        : "a little less sure"}: ${this.moved(now.p)}.`);
       else put(`Without ${word} it still says ${answer}, ${wholePercent(now.p)}: that word was hardly needed.`);
       if (!last[2] && lost > 0.15 && story.other) steps.push([`Put “${story.other[0]}” in its place`,
         () => { this.cuts = []; this.swapped = true; this.render(); }]);
-      else if (story.strong && (changed || lost > 0.15)) steps.push(["Is one ribbon enough?", () =>
-        this.show(story.strong)]);
+      else if (story.ribbons && (changed || lost > 0.15)) steps.push(["Is one ribbon enough?", () =>
+        this.show(this.strongest(last[2]))]);
       else if (this.tried.size > 1 && last[2] !== story.target) steps.push([`Try ${this.called(story.target)}`,
         () => this.set([["late", null, story.target]])]);
       steps.push(back);
@@ -429,7 +432,8 @@ export class Writes {
     const focus = this.steps.contains(document.activeElement);
     this.steps.replaceChildren(...steps.map(([label, act], i) => pressable(label, act, { className: i
       || label === "Put it back" ? "" : "mha-main" })));
-    if (focus) this.steps.firstElementChild?.focus({ preventScroll: true });
+    if (focus) (this.asks && !n ? this.words.children[this.guide[2]] : this.steps).querySelector("button")?.focus(
+      { preventScroll: true });
     const ribbons = mode === "golf" ? `Ten ribbons of “${bare(story.pieces.at(-1))}”, the last word, each in one ` +
       `layer and head.` : "", { late } = this, where = mode === "words"
       ? `in ${late.length > 1 ? `layers 20 to ${late.at(-1)}` : `layer ${late}`}, all nine heads`
@@ -451,8 +455,7 @@ export class Writes {
     }));
     this.list.replaceChildren(...(mode === "golf" ? [] : [pressable("Cut golf: today’s sentence", () => this.golf())]),
     ...(mode !== "golf" && story.typed && story.before ? [pressable("Cut golf: this sentence", () => this.survey())]
-      : []),
-    ...(mode === "head" ? [pressable("cut this head", () => this.press([layer, head, null])),
+      : []), ...(mode === "head" ? [pressable("cut this head", () => this.press([layer, head, null])),
       pressable("cut this layer", () => this.press([layer, null, null]))] : []));
     if (!this.filling) this.view.show({ ...this.given });
   }
@@ -468,8 +471,9 @@ export class Writes {
     const count = wide.length ? ` Wide is not strong: of the ${wide.length} single ribbons here wider than 30%, to ` +
       `neither the first nor the last word, ${idle} move ${answer} by less than a point.` : "";
     return `It shows what one small model (SmolLM2-135M) loses on this one sentence when the last word may not take ` +
-      `from another. It does not show what a head is for, or what larger models do. Only the last word’s row is cut; ` +
-      `the weights that are left are not made to add up to 1 again, which would give other numbers.${count}`;
+      `from another. It does not show what a head is for, or what larger models do. An answer is one piece, maybe ` +
+      `the beginning of a word or a name. Only the last word’s row is cut; the weights that are left are not made to ` +
+      `add up to 1 again, which would give other numbers.${count}`;
   }
 
   shortened() {
@@ -483,8 +487,7 @@ export class Writes {
     const place = (e) => { const box = this.stage.getBoundingClientRect(); return [e.clientX - box.left,
       e.clientY - box.top]; };
     let pressed = null; // by the press itself: of a tap a browser may move the click to a button near it
-    this.stage.addEventListener("pointermove",
-      (e) => { if (e.pointerType === "mouse") this.point(this.hit(...place(e))); });
+    this.stage.addEventListener("pointermove", (e) => e.pointerType === "mouse" && this.point(this.hit(...place(e))));
     this.stage.addEventListener("pointerdown", (e) => { pressed = this.hit(...place(e)); });
     this.stage.addEventListener("pointerleave", () => this.point(null));
     this.stage.addEventListener("click", (e) => {
@@ -500,12 +503,12 @@ export class Writes {
       if (!all[j]) return;
       e.preventDefault();
       e.stopPropagation();
-      [all[i].tabIndex, all[j].tabIndex] = [-1, 0];
       all[j].focus();
     });
-    this.words.addEventListener("focusin",
-      (e) => { if (e.target.matches(":focus-visible")) this.point(this.ribbons.find(({ k }) =>
-      k === Number(e.target.dataset.k))); });
+    this.words.addEventListener("focusin", ({ target }) => {
+      for (const word of this.words.querySelectorAll(".mha-word")) word.tabIndex = word === target ? 0 : -1;
+      if (target.matches(":focus-visible")) this.point(this.ribbons.find(({ k }) => k === Number(target.dataset.k)));
+    });
     this.words.addEventListener("focusout", () => this.point(null));
   }
 
@@ -525,11 +528,17 @@ export class Writes {
   // Its address holds the state.
   tellPage() { this.view.canvas.dispatchEvent(new CustomEvent("mha-state", { detail: this.state, bubbles: true })); }
 
-  // One ribbon of the story, in its own head.
-  show([layer, head]) {
-    Object.assign(this, { mode: "head", cuts: [], swapped: false });
-    this.view.choose("layer", layer);
-    this.view.choose("head", head);
+  // The ribbon of a word without which the answer falls furthest.
+  strongest(k) {
+    const { ribbons, pieces: { length: T } } = this.story, of = [...ribbons.keys()].filter((i) => i % T === k);
+    const i = (of.reduce((a, b) => (ribbons[b] < ribbons[a] ? b : a)) - k) / T;
+    return [Math.floor(i / H), i % H, k];
+  }
+
+  // Asks for the cut of one ribbon, in its own head.
+  show(guide) {
+    Object.assign(this, { mode: "head", cuts: [], swapped: false, guide });
+    ["layer", "head"].forEach((name, i) => this.view.choose(name, guide[i]));
     this.render();
   }
 

@@ -449,6 +449,17 @@ def test_a_word_of_the_first_picture_is_cut_above_the_fold_and_a_link_restores_i
 def test_keys_choose_a_head_and_cut_it_and_its_layer(window):
     page = window(1366, "light")("index")
     caption = page.locator(f"{FIRST} .mha-caption")
+    page.locator(f"{FIRST} canvas").evaluate("c => c.mha.choose('prompt', 4)")
+    page.locator(f"{FIRST} .mha-word", has_text="Anna").focus()
+    for key in ("Enter", "Tab", "Enter"):
+        page.keyboard.press(key)
+    caption.filter(has_text="Press the ribbon of “Anna”").wait_for()
+    _, arrays = n14_writes.stored()["When Anna and Tom met, Tom hugged"]
+    page.keyboard.press("Enter")
+    caption.filter(
+        has_text=f"to {arrays['ribbons'].reshape(30, 9, -1)[..., 1].min():.0%}"
+    ).wait_for()
+    page.locator(f"{FIRST} canvas").evaluate("c => c.mha.choose('prompt', 0)")
     page.locator(f"{FIRST} summary", has_text="More").press("Enter")
     page.locator(f"{FIRST} canvas").focus()
     for key in (*["ArrowRight"] * 5, "Enter"):
