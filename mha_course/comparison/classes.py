@@ -1,27 +1,25 @@
-"""Classes, right and wrong, with a module's own weights; and which of them give its outputs."""
+"""Classes, right and wrong, with a module's own weights."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import permutations, product
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from mha_course.collection import shipped
 from mha_course.collection.shipped import Bug
-from mha_course.comparison import layers
-from mha_course.comparison.findings import OWN
-from mha_course.comparison.layers import Reading, Roles
+from mha_course.comparison.findings import BUGS
+from mha_course.comparison.layers import Reading
 from mha_course.comparison.subject import digits
 
 RIGHT = Bug("right", "", "", (), "", True, ())
-USUAL = r"|`\w+` is read as \(h, \d, d_k\) of (q, k, v|k, v|q, k)"  # what a usual reading notes
-NO_MIXING = ("scale", "weights", "layer", "heads", "fused")  # kinds that let no token see another
 UNSEEN = {"mask convention": slice(-1), "mask moved": slice(1, None)}  # queries that have a key
-Run = tuple[Tensor, Tensor]  # an input, and the module's output
+
+
+def later(T: int) -> Tensor:
+    return torch.ones(T, T, dtype=torch.bool).triu(1)
 
 
 class Linear(NamedTuple):
@@ -57,13 +55,12 @@ class Candidate(NamedTuple):
         vars(module).update(n_heads=self.reading.h, training=False)
         vars(module).update({f"w_{letter}": self.layer(letter) for letter in self.reading.rows})
         if self.causal:
-            later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-            blocked = later if blocked is None else later | blocked
+            blocked = later(x.shape[1]) if blocked is None else later(x.shape[1]) | blocked
         return module.forward(x, blocked)
 
     def masked(self, x: Tensor, blocked: Tensor | None, mistake: str = "") -> Tensor:
         """What it must give of a mask, not causal by itself; or with one mistake more."""
-        bug = both(self.bug, OWN.get(mistake) or shipped.bug(mistake)) if mistake else self.bug
+        bug = both(self.bug, BUGS[mistake]) if mistake else self.bug
         try:
             return self._replace(bug=bug, causal=False).output(x, blocked)
         except ValueError:  # the two do not go together in one class
@@ -74,10 +71,10 @@ class Candidate(NamedTuple):
         rows = UNSEEN.get(self.bug.kind * self.causal, slice(None))
         return digits(self.output(x)[:, rows], y[:, rows])
 
-    def largest_score(self, x: Tensor) -> float:
+    def scores(self, x: Tensor) -> Tensor:
         heads = (self.layer(letter)(x).unflatten(-1, (self.reading.h, -1)) for letter in "qk")
         q, k = (part.transpose(1, 2) for part in heads)
-        return ((q @ k.mT).abs().max() / q.shape[-1] ** 0.5).item()
+        return q @ k.mT / q.shape[-1] ** 0.5
 
 
 def both(one: Bug, two: Bug) -> Bug:
@@ -88,60 +85,11 @@ def both(one: Bug, two: Bug) -> Bug:
     return Bug(name, kind, "", (), "", False, [*one.changes, *two.changes])
 
 
-def _pairs(bugs: list[Bug]) -> Iterator[Bug]:
-    """Two mistakes in one class, where both have room."""
-    done: set[frozenset[str]] = set()
-    for one, two in permutations(bugs, 2):  # one may make room for the other
-        if one.kind != two.kind and (pair := frozenset((one.name, two.name))) not in done:
+def pairs(bugs: list[Bug]) -> Iterator[Bug]:
+    """Two mistakes in one class, where both have room; one may make room for the other."""
+    for one, two in combinations(bugs, 2):
+        for pair in (both(one, two), both(two, one)) if one.kind != two.kind else ():
             with suppress(ValueError):
-                both(one, two).build  # noqa: B018
-                done.add(pair)
-                yield both(one, two)
-
-
-def fitting(
-    module: nn.Module,
-    ways: Sequence[Roles],  # to give roles to its layers, likely ones first
-    heads: list[int],  # numbers of them, likely ones first
-    sure: bool,  # whether the first is meant
-    sees: bool,  # whether tokens see later ones
-    runs: list[Run],
-    same: int,  # digits that count as equal
-    deep: bool,  # whether to try unlikely readings, and two mistakes at once
-) -> list[Candidate]:
-    """The candidates of the likeliest kind that give what the module gives."""
-    singles = [b for b in shipped.bugs().values() if b.base == "Attention"]
-    singles = [b for b in [*singles, *OWN.values()] if b.kind not in ("dropout", "mask dropped")]
-    d_model = runs[0][0].shape[2]
-
-    def read(roles: Roles, numbers: Iterable[int]) -> Iterator[Reading]:
-        for h in numbers:
-            yield from layers.readings(module, roles, h, d_model)
-
-    def each(bugs: Iterable[Bug], readings: Iterable[Reading]) -> Iterator[Candidate]:
-        for bug, reading, causal in product(bugs, readings, (False, True)):
-            missing = bug.kind == "layer missing" and "w_o" not in reading.roles
-            mixes = not all(kind.startswith(NO_MIXING) for kind in bug.kind.split(", "))
-            shows = causal if bug.kind.startswith("mask") else mixes or causal != sees
-            if shows and not missing and (bug is not RIGHT or causal != sees):
-                yield Candidate(bug, causal, reading)
-
-    def others() -> Iterator[Reading]:
-        yield from read(ways[0], heads)
-        for roles in ways[1:]:
-            yield from (r for r in read(roles, heads[:1]) if not r.unusual)
-
-    known = [*read(ways[0], heads[:1] if sure else heads)]
-    usual = [r for r in known if re.fullmatch(USUAL, r.unusual)]
-    main = (r for r in known if r.h == heads[0] and "W^O" not in r.unusual)
-    likely = [each([RIGHT, *singles], usual)]
-    unlikely = [  # each is made when those before have failed
-        (Candidate(RIGHT, not sees, r) for r in others()),
-        each(singles, main),
-        each(_pairs(singles), usual),
-    ]
-    for stage in unlikely if deep else likely:
-        fit = [c for c in stage if all(c.digits(*run) >= same for run in runs)]
-        if fit:
-            return fit
-    return []
+                pair.build  # noqa: B018
+                yield pair
+                break

@@ -24,41 +24,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         refused, or a wrong option (argparse exits with 2 itself).
     """
     parser = argparse.ArgumentParser(prog="mha-lesson compare", description=__doc__)
-    parser.add_argument(
-        "module", help="package.module:factory or folder/file.py:factory; it makes an nn.Module"
-    )
-    parser.add_argument("--call", help="the same for call(module, x), which gives the output")
-    parser.add_argument("--causal", choices=("yes", "no"), help="what it must be, called like this")
-    parser.add_argument(
-        "--true-means", choices=("blocked", "keep"), help="what True must mean in its masks"
-    )
-    parser.add_argument(
-        "--layers", metavar="w_q=NAME,…", help="where w_q, w_k, w_v (or w_qkv) and w_o are"
-    )
-    parser.add_argument("--ignore", default="", metavar="NAME,…", help="what is meant")
-    parser.add_argument("--n-heads", type=int, help="h, where the module does not say it")
-    args = parser.parse_args(argv)
+    add = parser.add_argument
+    add("module", help="package.module:factory or folder/file.py:factory; it makes an nn.Module")
+    add("--call", help="the same for call(module, x), which gives the output")
+    add("--causal", choices=("yes", "no"), help="what it must be, called like this")
+    add("--true-means", choices=("blocked", "keep"), help="what True must mean in its masks")
+    add("--layers", metavar="w_q=NAME,…", help="where w_q, w_k, w_v (or w_qkv) and w_o are")
+    add("--ignore", default="", metavar="NAME,…", help="what is meant")
+    add("--n-heads", type=int, help="h, where the module does not say it")
+    given = vars(parser.parse_args(argv))
     try:
-        module = load(args.module)
+        module, call = load(given.pop("module")), given.pop("call")
+        given["causal"] = {"yes": True, "no": False}.get(given["causal"])
+        given["layers"] = _layers(given["layers"]) if given["layers"] else None
+        given["ignore"] = [name for name in given["ignore"].split(",") if name]
         module = module if isinstance(module, nn.Module) else module()
-        call = None if args.call is None else load(args.call)
-        comparison = compare(
-            module,
-            call,
-            causal={"yes": True, "no": False}.get(args.causal),
-            true_means=args.true_means,
-            n_heads=args.n_heads,
-            layers=None if args.layers is None else _layers(args.layers),
-            ignore=[name for name in args.ignore.split(",") if name],
-        )
+        comparison = compare(module, call and load(call), **given)
     except Exception as error:  # also of the file, or of the factory
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return UNKNOWN
-    if "GITHUB_ACTIONS" in os.environ:  # its log folds what was tried
-        print(comparison.words, "::group::What was tried", sep="\n")
-        print(*comparison.tried, "::endgroup::", sep="\n")
-    else:
-        print(comparison)
+    folded = [comparison.words, "::group::What was tried", *comparison.tried, "::endgroup::"]
+    print("\n".join(folded) if "GITHUB_ACTIONS" in os.environ else comparison)
     return RIGHT if comparison.found == "right" else WRONG
 
 

@@ -2,7 +2,6 @@
 
 import math
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -10,41 +9,35 @@ from typing import NamedTuple
 from mha_course.collection import shipped
 from mha_course.collection.shipped import Bug
 
-ADDED = "mask_added"
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 WORDS = TABLE["words"]
-OWN = {
-    name: Bug(name, **entry, threads=(), summary="", mended=False)
-    for name, entry in TABLE["bug"].items()
-}
+OWN = (Bug(n, **e, threads=(), summary="", mended=False) for n, e in TABLE["bug"].items())
+BUGS = {**shipped.bugs(), **{bug.name: bug for bug in OWN}}
 
 
 class Finding(NamedTuple):
     """One thing that is not as it must be.
 
     Attributes:
-        name: of a published mistake, or of one of this file's tables.
+        name: of a mistake, or of what `findings.toml` says of classes.
         where: the argument, in words.
         call: the smallest call that was seen to fail, in words.
-        why: more about it.
-        bools: whether it concerns masks of bools only, where masks of numbers are right.
+        partly: whether the argument is right in another form.
     """
 
     name: str
     where: str = ""
     call: str = ""
-    why: str = ""
-    bools: bool = False
+    partly: bool = False
 
     def __str__(self) -> str:
-        at = f" ({self.where}{self.why})" if self.where else ""
-        meant = TABLE["meant"].get(self.name, f"If it is meant, say ignore=[{self.name!r}].")
-        if self.name in TABLE["says"]:
-            return f"{TABLE['says'][self.name]}{at}\n{meant}"
-        bug = OWN.get(self.name) or shipped.bug(self.name)
+        at = f" ({self.where})" if self.where else ""
+        bug = BUGS.get(self.name, Bug("", "", "", (), "", False, ()))
+        does = TABLE["says"].get(self.name, bug.does)
         mended = ", before it was mended" * bug.mended
         thread = f"\nSo did {bug.threads[0]}{mended}: {bug.summary}" if bug.threads else ""
-        return f"{bug.does}{at}{thread}\n{TABLE['meant'].get(bug.kind, meant)}"
+        meant = TABLE["meant"].get(self.name, f"If it is meant, say ignore=[{self.name!r}].")
+        return f"{does}{at}{thread}\n{TABLE['meant'].get(bug.kind, meant)}"
 
 
 @dataclass(frozen=True)
@@ -52,10 +45,9 @@ class Comparison:
     """What came out; `str` puts it into words.
 
     Attributes:
-        found: "right" where all that was tried agrees, every mask of the signature included; the
-            name of a mistake, or of several, "a, b"; "not_causal" or "causal" where the other is
-            demanded; "partly" where only some of it agrees; "drawn" where two runs in evaluation
-            differ; "" where nothing fits.
+        found: "right" where all that was tried agrees, masks too; names of findings, "a, b";
+            "partly" where only some of it agrees; "drawn" where two runs in evaluation differ; ""
+            where nothing fits.
         digits: to how many digits outputs agree with that.
         causal: whether it agrees with a causal mask.
         below: the score from which on they do not; ∞ where all scores agree that were tried.
@@ -79,7 +71,7 @@ class Comparison:
         """The first line: the verdict, and the argument and the smallest call that fail."""
         masks = f"takes {' and '.join(self.masks)}" if self.masks else "takes no mask"
         below = f" below scores of {self.below:,.0f}" * (self.below < math.inf)
-        what = f"multi-head attention, {self._is}, {masks}"
+        what = f"multi-head attention, {'not ' * (not self.causal)}causal, {masks}"
         said = {
             "": "UNKNOWN: neither multi-head attention nor a known mistake gives these outputs.",
             "right": f"RIGHT: {what}, to {self.digits} digits{below}.",
@@ -88,30 +80,17 @@ class Comparison:
         }
         if self.found in said:
             return said[self.found]
-        where, call = self.findings[0].where, self.findings[0].call
-        word = "UNTRIED" if self.found == "mask_untried" else "WRONG"
+        _, where, call, partly = self.findings[0]
+        word = "UNTRIED" if self.found == "mask_untried" else "PARTLY" if partly else "WRONG"
         at = f": {where}" * bool(where) + f"; smallest call that fails: {call}" * bool(call)
         return f"{word} {self.found}{at}"
 
     @property
-    def _is(self) -> str:
-        return "causal" if self.causal else "not causal"
-
-    @property
     def words(self) -> str:
         """The verdict, what to do, and what else was seen."""
-        known = [*map(str, self.findings), f"Beside that it is multi-head attention, {self._is}."]
-        known *= bool(self.findings)
+        beside = f"Beside that it is multi-head attention, {'not ' * (not self.causal)}causal."
+        known = [*map(str, self.findings), *[beside] * bool(self.findings)]
         return "\n".join([self.verdict, *known, *(f"- {note}" for note in self.seen)])
 
     def __str__(self) -> str:
         return "\n".join([self.words, *(f"- {line}" for line in self.tried)])
-
-
-def sizes_in_words(sizes: Iterable[tuple[int, ...]]) -> str:
-    """For every number of sequences its lengths."""
-    lengths: dict[int, set[int]] = {}
-    for B, T in sizes:
-        lengths.setdefault(B, set()).add(T)
-    each = [f"{B} × {', '.join(map(str, sorted(Ts)))}" for B, Ts in sorted(lengths.items())]
-    return "; ".join(each)

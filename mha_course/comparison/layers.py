@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice, permutations, product
 from typing import NamedTuple
 
@@ -11,10 +12,7 @@ from torch import Tensor, nn
 from mha_course.comparison import findings
 from mha_lesson.refusals import say
 
-HEADS = (  # what h is called
-    *("n_heads", "num_heads", "n_head", "num_head", "nhead", "nheads", "head_num", "heads", "head"),
-    *("num_attention_heads", "h"),
-)
+HEADS = "n_heads num_heads n_head num_head nhead nheads head_num heads head num_attention_heads h"
 WORDS = {  # in a layer's name
     "w_qkv": {"qkv", "wqkv", "kqv"},
     "w_kv": {"kv", "wkv"},
@@ -28,6 +26,7 @@ SETS = (("w_qkv",), ("w_q", "w_k", "w_v"), ("w_q", "w_kv"), ("w_qk", "w_v"))  # 
 AXES = ("n h d_k", "h n d_k", "h d_k n", "n d_k h", "d_k n h", "d_k h n")  # of a fused layer's rows
 BIAS = re.compile(r"(^|[._])b(ias)?(_[A-Za-z]+)?$")  # one of several axes: (h, d_k)
 MOST = 300  # ways to give roles
+Weights = Mapping[str, Tensor]  # by the names of their layers
 Roles = dict[str, tuple[str, ...]]  # "w_q" …: the name of its layer, or of those of its heads
 
 
@@ -38,7 +37,7 @@ class Reading(NamedTuple):
     h: int
     unusual: str  # what is unusual about it, or ""
     rows: dict[str, Tensor]  # "q", "k", "v" and "o": weight (out, in), its bias as last column
-    mistakes: tuple[str, ...] = ()  # that show in the layers alone
+    mistakes: Sequence[str] = ()  # that show in the layers alone
 
 
 def layer(parameter: str) -> str:
@@ -56,11 +55,8 @@ def matrices_of(module: nn.Module) -> dict[str, nn.Parameter]:
     out: dict[str, nn.Parameter] = {}
     for name, p in module.named_parameters(remove_duplicate=False):
         same = [other for other, q in out.items() if q is p]
-        if (
-            is_matrix(p)
-            and not BIAS.search(name)
-            and (not same or _role(name) not in ("", *map(_role, same)))
-        ):
+        new = not same or _role(name) not in ("", *map(_role, same))
+        if new and is_matrix(p) and not BIAS.search(name):
             out = {n: q for n, q in out.items() if n not in same or _role(n)} | {layer(name): p}
     return out
 
@@ -72,31 +68,22 @@ def widths_of(matrices: Iterable[Tensor]) -> list[int]:
     return sorted(widths, key=lambda n: (sum(n in shape for shape in shapes), n), reverse=True)
 
 
-def chosen(matrices: Mapping[str, Tensor], layers: Mapping[str, str | Sequence[str]]) -> Roles:
+def chosen(matrices: Weights, layers: Mapping[str, str | Sequence[str]]) -> Roles:
     """What the caller says of the layers."""
-    roles = {
-        role: (names,) if isinstance(names, str) else (*names,) for role, names in layers.items()
-    }
+    roles = {w: (names,) if isinstance(names, str) else (*names,) for w, names in layers.items()}
     unknown = {name for names in roles.values() for name in names} - {*matrices}
     if unknown or {*roles} - {"w_o"} not in map(set, SETS):
-        sets = " or ".join(" and ".join(some) for some in SETS)
+        sets, to = " or ".join(" and ".join(some) for some in SETS), ", ".join(matrices)
         raise ValueError(
-            f"layers must map {sets}, and mostly w_o, to some of {', '.join(matrices)}; "
-            f"got {say(roles)}."
+            f"layers must map {sets}, and mostly w_o, to some of {to}; got {say(roles)}."
         )
     return roles
 
 
-def options(
-    matrices: Mapping[str, Tensor], live: Mapping[str, Tensor], d_model: int
-) -> list[Roles]:
+def options(matrices: Weights, live: Weights, d_model: int) -> list[Roles]:
     """Ways to give roles, likely ones first: with a W^O, and of layers that have an effect."""
-    ways: list[Roles] = []
-    for some in (live, matrices):
-        for roles in islice(_guessed(some, d_model), MOST):
-            used = [name for names in roles.values() for name in names]
-            if len({*used}) == len(used) and roles not in ways:
-                ways.append(roles)
+    ways = _guessed(live, d_model)
+    ways += [roles for roles in _guessed(matrices, d_model) if roles not in ways]
     if not ways:
         sizes = ", ".join(f"{name} {tuple(p.shape)}" for name, p in matrices.items())
         sizes = sizes or "its parameters, which are not matrices"
@@ -105,20 +92,17 @@ def options(
 
 
 def heads_of(module: nn.Module, roles: Roles) -> tuple[int | None, bool]:
-    """h, as many layers as there are of one role or what an attribute says, and whether it must be.
-
-    "h" alone may be a height.
-    """
+    """h, by layers or an attribute; and whether it must be that: "h" may be a height."""
     if (n := max(map(len, roles.values()))) > 1:
         return n, True
-    for name in HEADS:
+    for name in HEADS.split():
         for part in module.modules():
             if type(h := getattr(part, name, None)) is int:
                 return h, name != "h"
     return None, False
 
 
-def draw(weights: Mapping[str, Tensor], d_model: int, seed: int = 0) -> None:
+def draw(weights: Weights, d_model: int, seed: int = 0) -> None:
     """Matrices of ordinary size, and otherwise normal numbers."""
     generator = torch.Generator().manual_seed(seed)
     for p in weights.values():
@@ -126,35 +110,29 @@ def draw(weights: Mapping[str, Tensor], d_model: int, seed: int = 0) -> None:
         p.copy_(torch.empty(p.shape, dtype=torch.float64).normal_(std=std, generator=generator))
 
 
-def parameters_of(module: nn.Module, ways: Sequence[Roles]) -> dict[str, nn.Parameter]:
+def parameters_of(module: nn.Module, matrices: Weights, ways: Sequence[Roles]) -> Weights:
     """The weights of these layers, and their biases."""
     layers = {name for roles in ways for names in roles.values() for name in names}
-    letters, matrices = {*"".join(role for roles in ways for role in roles)}, matrices_of(module)
+    letters = {*"".join(role for roles in ways for role in roles)}
 
-    def is_own(name: str) -> bool:
-        bias = layer(name) not in matrices and "b" in name
-        return layer(name) in layers or (bias and _letters(_role(name)) in letters)
-
-    every = module.named_parameters(remove_duplicate=False)
-    return {name: p for name, p in every if is_own(name)}
+    every = dict(module.named_parameters(remove_duplicate=False))
+    biases = {n for n in every if layer(n) not in matrices and "b" in n}
+    layers |= {layer(n) for n in biases if _letters(_role(n)) in letters}
+    return {n: p for n, p in every.items() if layer(n) in layers}
 
 
-def readings(module: nn.Module, roles: Roles, h: int, d_model: int) -> Iterator[Reading]:
+def readings(
+    module: nn.Module, matrices: Weights, roles: Roles, h: int, d_model: int
+) -> Iterator[Reading]:
     """Rows as PyTorch's, rows head by head, and then all other orders."""
-    matrices = matrices_of(module)
-    own = parameters_of(module, [roles])
-    biases = {
-        layer(name): p.flatten() for name, p in own.items() if p is not matrices.get(layer(name))
-    }
+    own = parameters_of(module, matrices, [roles])
+    biases = {layer(n): p.flatten() for n, p in own.items() if p is not matrices.get(layer(n))}
     linear = {name for name, part in module.named_modules() if isinstance(part, nn.Linear)}
     others = [matrices[s] for names in roles.values() for s in names if s not in linear]
-    small = [role for role, names in roles.items() if _small(matrices[names[0]], d_model, h)]
+    small = [role for role, names in roles.items() if _small(matrices[names[0]], d_model)]
     used = [id(matrices[name]) for names in roles.values() for name in names]
-    mistakes = (
-        *["no_w_o"] * ("w_o" not in roles),
-        *["one_projection_for_all_heads"] * bool(small),
-        *["layers_tied"] * (len({*used}) < len(used)),
-    )
+    mistakes = ["no_w_o"] * ("w_o" not in roles) + ["one_projection_for_all_heads"] * bool(small)
+    mistakes += ["layers_tied"] * (len({*used}) < len(used))
     either = any(p.ndim > 2 or p.shape[0] == p.shape[1] for p in others)  # way round may fit
     for turned in (False, True) if either else (False,):
         rows = {}
@@ -173,7 +151,8 @@ def readings(module: nn.Module, roles: Roles, h: int, d_model: int) -> Iterator[
 
 def _orders(roles: Roles, rows: dict[str, Tensor], h: int, d_model: int) -> Iterator[Reading]:
     fused = next((role for role in rows if len(_letters(role)) > 1), "")
-    letters, last = _letters(fused), rows.get("w_o")
+    letters, none = _letters(fused), torch.eye(d_model, d_model + 1, dtype=torch.float64)
+    last = rows.get("w_o", none)  # a missing W^O changes nothing
     for axes, order in product(AXES if fused else (AXES[0], AXES[3]), permutations(letters)):
         heads_last = axes.index("d_k") < axes.index("h")
         out, unusual = {}, []
@@ -185,21 +164,17 @@ def _orders(roles: Roles, rows: dict[str, Tensor], h: int, d_model: int) -> Iter
             unusual = [f"`{fused}` is read as ({shape}) of {', '.join(order)}"]
         elif heads_last:
             unusual = ["rows are read as (d_k, h)"]
-        none = torch.eye(d_model, d_model + 1, dtype=torch.float64)  # a missing W^O changes nothing
-        yield Reading(roles, h, "; ".join(unusual), out | {"o": none if last is None else last})
-        if last is not None:
+        yield Reading(roles, h, "; ".join(unusual), out | {"o": last})
+        if "w_o" in rows:
             columns = _in_order(last[:, :-1].T, AXES[3], 1, h)[0].T
             turned = torch.cat((columns, last[:, -1:]), dim=1)
             unusual = [*unusual, "W^O reads (d_k, h)"]
             yield Reading(roles, h, "; ".join(unusual), out | {"o": turned})
 
 
-def _small(p: Tensor, d_model: int, h: int | None = None) -> bool:
+def _small(p: Tensor, d_model: int) -> bool:
     """Whether it may be one head's square, which serves all heads."""
-    n = len(p)
-    return (
-        p.shape == (n, n) and n < d_model and (d_model % n == 0 if h is None else n * h == d_model)
-    )
+    return p.shape == (len(p), len(p)) and len(p) < d_model and d_model % len(p) == 0
 
 
 def _in_order(rows: Tensor, axes: str, n: int, h: int) -> Tensor:
@@ -218,7 +193,7 @@ def _rows(p: Tensor, d_model: int, role: str, turned: bool) -> Tensor:
     return p.movedim(wide[0] if turned else wide[-1], -1).flatten(0, -2)
 
 
-def _bias(names: Sequence[str], role: str, biases: Mapping[str, Tensor], n_rows: int) -> Tensor:
+def _bias(names: Sequence[str], role: str, biases: Weights, n_rows: int) -> Tensor:
     """That of the same layers, or those whose own names say q, k, v or o; else zeros."""
     own = [biases[name] for name in names if name in biases]
     if not own:
@@ -229,42 +204,37 @@ def _bias(names: Sequence[str], role: str, biases: Mapping[str, Tensor], n_rows:
     return bias.repeat(n_rows // len(bias)) if n_rows % len(bias) == 0 else torch.zeros(n_rows)
 
 
-def _guessed(matrices: Mapping[str, Tensor], d_model: int) -> Iterator[Roles]:
-    """By name and shape, and then in any order."""
-    heads: dict[tuple[str, int], list[str]] = {}
-    whole: dict[str, list[tuple[str, ...]]] = {}
+def _guessed(matrices: Weights, d_model: int) -> list[Roles]:
+    """By shape, in any order; those first whose names say so."""
+    heads = dict[tuple[str, int], list[str]]()
+    folds = dict[tuple[str, ...], int]()  # layers → how many of d_model × d_model they are
     for name, p in matrices.items():
-        n, rest = divmod(p.numel(), d_model**2)
-        role = _role(name)
+        role, (n, rest) = _role(name), divmod(p.numel(), d_model**2)
         if d_model in p.shape and not rest and n in (1, 2, 3):
-            if n != len(_letters(role)):
-                role = ("", "w_kv", "w_qkv")[n - 1]
-            whole.setdefault(role, []).append((name,))
+            folds[name,] = n
         elif d_model in p.shape and not n and role:
             heads.setdefault((role, p.numel()), []).append(name)
         elif role in ("w_q", "w_k", "w_v") and _small(p, d_model):
-            whole.setdefault(role, []).append((name,))
+            folds[name,] = 1
     for (role, size), names in heads.items():
         if len(names) * size == len(_letters(role)) * d_model**2:
-            whole.setdefault(role, []).append((*names,))
-    square = [names for role in ("w_q", "w_k", "w_v", "w_o", "") for names in whole.get(role, [])]
-    square.sort(key=lambda names: [*matrices].index(names[0]))
-    last = [*whole.get("w_o", []), *whole.get("", []), None]
-    for some in SETS:
-        for own, o in product(product(*(whole.get(role, []) for role in some)), last):
-            yield dict(zip(some, own, strict=True)) | ({} if o is None else {"w_o": o})
-    for some in (("w_q", "w_k", "w_v", "w_o"), ("w_q", "w_k", "w_v")):
-        for own in permutations(square, len(some)):
-            yield dict(zip(some, own, strict=True))
-    for fused, other in (("w_kv", "w_q"), ("w_qk", "w_v")):
-        for own, (one, o) in product(whole.get("w_kv", []), permutations(square, 2)):
-            yield {fused: own, other: one, "w_o": o}
+            folds[*names,] = len(_letters(role))
+    ways = list[Roles]()
+    for roles in (with_o for some in SETS for with_o in ((*some, "w_o"), some)):
+        fit = [[names for names, n in folds.items() if n == len(_letters(w))] for w in roles]
+        for role, some in zip(roles, fit, strict=True):
+            some.sort(key=lambda names, role=role: _role(names[0]) != role)
+        each = islice(product(*fit), 20 * MOST)
+        ways += [dict(zip(roles, own, strict=True)) for own in each if len({*own}) == len(own)]
+    ways.sort(key=lambda way: sum(_role(names[0]) != role for role, names in way.items()))
+    return ways[:MOST]
 
 
 def _letters(role: str) -> str:
     return role.removeprefix("w_")
 
 
+@cache
 def _role(name: str) -> str:
     """What a layer's or parameter's name says that it is; "" where it says nothing."""
     for part in reversed(name.lower().split(".")):

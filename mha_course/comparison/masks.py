@@ -6,8 +6,7 @@ as it is while the others are tried.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
@@ -15,11 +14,11 @@ import torch
 from torch import Tensor
 
 from mha_course.collection import shipped
-from mha_course.comparison.findings import ADDED, OWN, Finding
-from mha_course.comparison.handed import ELSEWHERE, Slot
+from mha_course.comparison.classes import later
+from mha_course.comparison.findings import BUGS, Finding
+from mha_course.comparison.handed import ELSEWHERE, Given, Slot
 from mha_course.comparison.subject import digits, raised
-from mha_course.comparison.trials import FEW, Trials
-from mha_course.comparison.watch import Watch
+from mha_course.comparison.trials import MODES, Trials, leak
 
 AXES = {  # of a mask → what is its own in blocked pairs (B, h, T, T), and how it is cut out of them
     "(T, T)": ("pairs", lambda b: b[0, 0]),
@@ -35,6 +34,7 @@ AXES = {  # of a mask → what is its own in blocked pairs (B, h, T, T), and how
     "(T, T, 1)": ("pairs", lambda b: b[0, 0, :, :, None]),
     "(T, T, B)": ("sequences", lambda b: b[:, 0].permute(1, 2, 0)),
     "(B,)": ("lengths", lambda b: (~b[:, 0, 0]).sum(-1)),
+    "": ("flag", lambda b: b.any()),
 }
 ODD_AXES = ("(B·h, T, T)", "(T, T, 1)", "(T, T, B)")  # which only classes made for them take
 BOOLS = {"True = blocked": lambda b: b, "True = keep": lambda b: ~b}
@@ -44,41 +44,47 @@ NUMBERS = {
     "-inf added to the scores": lambda b: b.double().masked_fill(b, -torch.inf),
     "-1e9 added to the scores": lambda b: b.double() * -1e9,
 }
-MEANINGS = BOOLS | NUMBERS | {"lengths": lambda n: n}
+FLAGS = {"True = causal": lambda b: bool(b), "False = causal": lambda b: not b}
+MEANINGS = BOOLS | NUMBERS | {"lengths": lambda n: n} | FLAGS
 SAME = {"1 = ": (*BOOLS,), "-1e9": ("-inf added to the scores",)}  # which need not be tried
 SIZES = ((1, 2), (4, 16), (2, 17), (5, 8), (2, 33), (3, 64), (1, 128))
 LONG = 33  # longer ones are tried in evaluation only
 SMALLEST = ((1, 2), (1, 3), (2, 2), (2, 3), (3, 7))
-SCALES = (2, 4, 6, 16, 128, 256, 1024)
 ONES = ("mask applied", "mask filled", "mask repeated", "mask built")
+MIXED = "keys at random"
+Patterns = dict[str, Tensor]  # by their names: pairs (B, h, T, T), or what comes of blocking them
 SIGNS = {"~": 0, ">": 1, "<": -1}  # before a pattern: turned round, moved
 
 
 class Form(NamedTuple):
-    """A mask as one may be handed over."""
+    """A mask, or a flag, as one may be handed over."""
 
     axes: str
     meaning: str
 
-    def mask(self, blocked: Tensor) -> Tensor:
-        """The mask that blocks these pairs (B, h, T, T)."""
-        cut = AXES[self.axes][1](blocked)
-        return MEANINGS[self.meaning](cut).clone()
+    def mask(self, blocked: Tensor) -> Any:
+        """What blocks these pairs (B, h, T, T)."""
+        return MEANINGS[self.meaning](AXES[self.axes][1](blocked).clone())
 
     @property
     def kind(self) -> str:
         return AXES[self.axes][0]
 
-    def padded(self, blocked: Tensor) -> Tensor:
-        """Queries (B, T) that are padding themselves, where it is a mask of keys."""
-        return blocked[:, 0, 0] & (self.kind in ("keys", "lengths"))
+    def total(self, blocked: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+        """What must be blocked; and the queries (B, T) that have a key and are no padding."""
+        total = blocked | later(blocked.shape[-1]) if causal else blocked
+        padding = blocked[:, 0, 0] & (self.kind in ("keys", "lengths"))
+        return total, _with_a_key(total) & ~padding
 
 
-FORMS = [Form(axes, m) for m in MEANINGS for axes in AXES if (m == "lengths") == (axes == "(B,)")]
+FORMS = [Form(axes, meaning) for meaning in BOOLS | NUMBERS for axes in [*AXES][:-2]]
+FORMS += [Form("(B,)", "lengths"), *(Form("", meaning) for meaning in FLAGS)]
 
 
-def patterns(kind: str, B: int, h: int, T: int) -> dict[str, Tensor]:
+def patterns(kind: str, B: int, h: int, T: int) -> Patterns:
     """What trial masks block, (B, h, T, T) each; no place is open, or blocked, in all of them."""
+    if kind == "flag":
+        return {w: later(T).expand(B, h, T, T) & (w == "later") for w in ("later", "nothing")}
     sizes = {"pairs": (1, 1, T), "sequences": (B, 1, T), "heads": (B, h, T)}.get(kind, (B, 1, 1))
     row, j = torch.arange(torch.Size(sizes).numel()).view(*sizes, 1), torch.arange(T)
     at_random = torch.rand((*sizes, T), generator=torch.Generator().manual_seed(T)) < 0.5
@@ -101,74 +107,74 @@ def patterns(kind: str, B: int, h: int, T: int) -> dict[str, Tensor]:
     return {name: out[name].expand(B, h, T, T) for name in names}
 
 
+def mixed(some: Patterns, what: str = MIXED) -> Tensor:
+    """The pattern of this name, or the first one where it is missing."""
+    return some.get(what, next(iter(some.values())))
+
+
 class Outcome(NamedTuple):
     """What came of one form: outputs, and which patterns do what they must."""
 
+    slot: Slot
     form: Form
-    outputs: dict[str, Tensor]
+    outputs: Patterns
     causal: bool  # whether it must be, beside this mask
-    alone: bool  # whether it takes causality away
     agrees: list[str]  # where leaving it out, turning it round or moving it gives something else
     differs: list[str]
 
+    @property
+    def where(self) -> str:
+        return f"{self.slot.said} {self.form.axes}".strip()
 
-@dataclass
-class Taken:
+
+class Taken(NamedTuple):
     """What a module makes of one place for a mask: its forms, and what was found."""
 
     slot: Slot
     forms: Sequence[Form] = ()
-    flag: str = ""
-    findings: list[Finding] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    findings: Sequence[Finding] = ()
+    notes: Sequence[str] = ()
 
     def __str__(self) -> str:
         axes = dict[str, list[str]]()
         for form in self.forms:
             axes.setdefault(form.meaning, []).append(form.axes)
-        each = [f"{meaning} {', '.join(some)}" for meaning, some in axes.items()]
-        return f"{self.slot.said} ({'; '.join([self.flag] * bool(self.flag) + each)})"
+        each = "; ".join(f"{meaning} {', '.join(some)}".strip() for meaning, some in axes.items())
+        return f"{self.slot.said} ({each})"
 
 
 class Masks:
     """Tries every place for a mask, beside a class that does what it must."""
 
     def __init__(self, trials: Trials) -> None:
-        self.subject, self.c, self.below = trials.subject, trials.c, trials.below
+        self.subject, self.c = trials.subject, trials.c
         self.modes, self.h, self.d_model = trials.modes, self.c.reading.h, trials.x.shape[2]
         self.B = 3 if self.h != 3 else 2  # neither h nor T, which broadcasting would take for it
         self.T = 7 if self.h != 7 else 5
-        self.x, self.later = shipped.draw(self.B, self.T, self.d_model, seed=5), _later(self.T)
+        self.x, self.later = shipped.draw(self.B, self.T, self.d_model, seed=5), later(self.T)
         self.blocked = {kind: patterns(kind, self.B, self.h, self.T) for kind, _ in AXES.values()}
-        self.errors, self.open = dict[Slot, str](), dict[Slot, Any]()
-        self.hints = dict[Slot, Any]()
+        self.errors, self.open = dict[Slot, str](), dict[Slot, Form]()
+        self.hints, self.unmasked = dict[Slot, Any](), dict[Slot, Any]()
         self.wanted = dict[tuple[str, str, bool, str], Tensor]()
 
     def taken(self, slots: list[Slot]) -> Iterator[Taken]:
         """What comes of each place, masks before flags; then of any two at once."""
-        good, flags = list[Taken](), {s: isinstance(s.default, bool) for s in slots}
-        on = [s for s in slots if s.default is True and s.given and self._is_hint(s, flags)]
-        self.hints = dict.fromkeys(on, False)  # they hold for the mask of `call` alone
-        for slot in (s for s, flag in flags.items() if not flag):
-            taken = self._mask(slot)
-            if taken.forms:
+        good = list[Taken]()
+        self.unmasked = {s: None for s in slots if s.given and not s.is_flag}
+        on = [s for s in slots if s.default is True and s.given]
+        self.hints = {s: False for s in on if self._hint(s, good)}  # but with the mask of `call`
+        for slot in sorted(slots, key=lambda slot: slot.is_flag):
+            hint = self._hint(slot, good) if slot.is_flag else None
+            yield (taken := hint or self._mask(slot))
+            if taken.forms and not hint:
                 good.append(taken)
-                nothing = taken.forms[0].mask(self.blocked["pairs"]["nothing"])
-                self.open |= {slot: nothing} if slot.given else {}
-            yield taken
-        for slot in (s for s, flag in flags.items() if flag or "causal" in s.name):
-            hint = self._is_hint(slot, flags)
-            yield (taken := self._hint(slot, good) if hint else self._flag(slot))
-            good += [taken] * (bool(taken.flag) and not hint)
+                self.open |= {slot: taken.forms[0]} if slot in self.unmasked else {}
         for one, other in combinations(good, 2):
             yield self._both(one, other)
 
-    # ------------------------------------------------------------------ what it must do
-
     def _want(self, kind: str, what: str, causal: bool, mistake: str = "") -> Tensor:
         """What a class gives of the trial input with this pattern, turned round or moved."""
-        key = kind, what, causal, mistake
-        if key not in self.wanted:
+        if (key := (kind, what, causal, mistake)) not in self.wanted:
             blocked, places = self.blocked[kind][what.lstrip("~<>")], torch.arange(self.T)
             if what[0] == "~":
                 blocked = ~blocked
@@ -186,87 +192,82 @@ class Masks:
     def _fits(self, own: Tensor, y: Tensor, rows: Any = ...) -> bool:
         return digits(own[rows], y[rows]) >= self.subject.same
 
-    def _judged(
-        self, form: Form, outputs: dict[str, Tensor], causal: bool, alone: bool = False
-    ) -> Outcome:
+    def _judged(self, slot: Slot, form: Form, outputs: Patterns, causal: bool) -> Outcome:
         """Which outputs agree with what this mask must do, and which differ."""
-        out = Outcome(form, outputs, causal, alone, [], [])
+        out = Outcome(slot, form, outputs, causal, [], [])
         for what, y in outputs.items():
             own, blocked = self._want(form.kind, what, causal), self.blocked[form.kind][what]
-            rows = _with_a_key(blocked | self.later if causal else blocked)
-            if not self._fits(own, y, rows):  # where padding asks, classes may give what they like
-                rows = rows & ~form.padded(blocked) & (what != "nothing")
-            if not rows.any() or not self._fits(own, y, rows):
+            total, real = form.total(blocked, causal)  # where padding asks, any answer may do
+            fits = [r for r in (_with_a_key(total), real) if r.any() and self._fits(own, y, r)]
+            if not fits:
                 out.differs.append(what)
                 continue
-            others = (self._want(form.kind, sign + what, causal) for sign in SIGNS)
-            fit = (self._fits(own, other, rows) for other in (self._open(causal), *others))
-            dropped, turned, *aside = fit
+            others = self._open(causal), *(self._want(form.kind, s + what, causal) for s in SIGNS)
+            dropped, turned, *aside = (self._fits(own, other, fits[0]) for other in others)
             out.agrees.extend([what] * (not (dropped or turned or all(aside))))
         return out
 
-    # ----------------------------------------------------------------------------- masks
-
-    def _run(
-        self, masks: Mapping[Slot, Any], x: Tensor | None = None, training: bool = False
-    ) -> Tensor | None:
-        """Its output with these masks; None where it raises an error, which is kept."""
+    def _run(self, masks: Given, x: Tensor | None = None, training: bool = False) -> Tensor | None:
+        """Its output, or None and why; flags are tried where masks of `call` block nothing."""
+        x, given = self.x if x is None else x, dict(self.hints)
+        if any(isinstance(mask, bool) for mask in masks.values()):
+            size = len(x), self.h, x.shape[1]
+            given |= {s: f.mask(patterns(f.kind, *size)["nothing"]) for s, f in self.open.items()}
         try:
-            return self.subject(self.x if x is None else x, training, {**self.hints, **masks})
+            return self.subject(x, training, {**given, **masks})
         except ValueError as error:
             self.errors.setdefault([*masks][-1], raised(error))
             return None
 
     def _outcome(self, slot: Slot, form: Form) -> Outcome | None:
         """What comes of this form, or None where it raises an error."""
-        outputs = dict[str, Tensor]()
+        outputs: Patterns = {}
         for what, blocked in self.blocked[form.kind].items():
             if (y := self._run({slot: form.mask(blocked)})) is not None:
                 outputs[what] = y
             elif not outputs:
                 return None
         causal = self.c.causal
-        if slot.given and "nothing" in outputs:  # what it gives may be what makes it causal
-            causal = self._fits(self._open(True), outputs["nothing"])
-        beside = self._judged(form, outputs, causal)
-        if causal and beside.differs:
+        if (slot.given or form.kind == "flag") and "nothing" in outputs:
+            causal = self._fits(self._open(True), outputs["nothing"])  # it may be what makes it so
+        together = self._judged(slot, form, outputs, causal)
+        if causal and together.differs:
             some = {what: y for what, y in outputs.items() if what != "nothing"}
-            alone = self._judged(form, some, False, alone=True)
-            if alone.agrees and len(alone.differs) < len(beside.differs):
+            alone = self._judged(slot, form, some, False)
+            if alone.agrees and len(alone.differs) < len(together.differs):
                 return alone
-        return beside
+        return together
 
     def _mask(self, slot: Slot) -> Taken:
         """Every form of one mask, and what is to be said of them."""
         ran, good = list[Outcome](), list[Outcome]()
         for form in FORMS:
-            same = SAME.get(form.meaning[:4], ())
-            if any(o.form.meaning in same for o in good):
-                continue
-            if slot.name == "key_padding_mask" and len(form.axes) > 6:
-                continue  # torch's name for (B, T)
-            if (outcome := self._outcome(slot, form)) is not None:
+            flag = slot.is_flag or "causal" in slot.name
+            fits = flag if form.kind == "flag" else not slot.is_flag
+            known = {o.form.meaning for o in good} & {*SAME.get(form.meaning[:4], ())}
+            padding = slot.name == "key_padding_mask" and len(form.axes) > 6  # torch's is (B, T)
+            if fits and not known and not padding and (outcome := self._outcome(slot, form)):
                 ran.append(outcome)
                 good += [outcome] * bool(outcome.agrees and not outcome.differs)
         if not ran or ELSEWHERE.search(slot.name):
-            why = f": {self.errors[slot]}" if slot in self.errors else ""
-            return Taken(slot, findings=[Finding("mask_untried", slot.said, why=why)] * slot.named)
+            where = ": ".join([slot.said, *[self.errors[slot]] * (slot in self.errors)])
+            return Taken(slot, findings=[Finding("mask_untried", where)] * slot.named)
         if not good:
-            return self._not_taken(slot, ran)
+            return self._not_taken(ran)
         rest = [o for o in ran if o not in good]
         nothing = self.blocked["heads"]["nothing"]  # in evaluation fused kernels ask for less
         runs = [self._run({slot: o.form.mask(nothing)}, training=True) is not None for o in good]
         good = [o for o, trained in zip(good, runs, strict=True) if trained] or good
-        taken = Taken(slot, [o.form for o in good])
-        taken.findings += [Finding("causality_lost", slot.said)] * good[0].alone
-        taken.findings += self._wrong(slot, good, rest)
-        if all(f.bools or f.name == "causality_lost" for f in taken.findings):
-            self._further(taken, good[0].causal)
-            self._without_a_key(taken)
-        return taken
+        flag, forms = good[0].form.kind == "flag", [o.form for o in good]
+        lost = self.c.causal and not (good[0].causal or slot.given or flag)
+        found = [*[Finding("causality_lost", slot.said)] * lost, *self._wrong(good, rest)]
+        if any(not f.partly and f.name != "causality_lost" for f in found):
+            return Taken(slot, forms, found)
+        found += self._further({o.form.kind: o for o in reversed(good)}.values())
+        return Taken(slot, forms, found, [] if flag else [self._without_a_key(good[0])])
 
-    def _not_taken(self, slot: Slot, ran: list[Outcome]) -> Taken:
-        open_ = self._open(ran[0].causal)
+    def _not_taken(self, ran: list[Outcome]) -> Taken:
+        slot, open_ = ran[0].slot, self._open(ran[0].causal)
         if not slot.named:
             changes = any(not self._fits(open_, y) for o in ran for y in o.outputs.values())
             return Taken(slot, notes=[f"Not tried: {slot.said}."] * changes)
@@ -274,30 +275,26 @@ class Masks:
             each = [(y, self.blocked["keys"][what][:, 0, 0]) for what, y in o.outputs.items()]
             if o.form.kind == "keys" and all(self._fits(open_, y, ~b) for y, b in each):
                 return Taken(slot, notes=[f"What {slot.said} masks are queries."])
-        ran = sorted(ran, key=lambda o: -len(o.agrees))
-        return Taken(slot, findings=[self._mistake(slot, ran)])
+        return Taken(slot, findings=[self._mistake(sorted(ran, key=lambda o: -len(o.agrees)))])
 
-    def _wrong(self, slot: Slot, good: list[Outcome], rest: list[Outcome]) -> Iterator[Finding]:
+    def _wrong(self, good: list[Outcome], rest: list[Outcome]) -> Iterator[Finding]:
         """A form that runs and is wrong is a finding, whatever other form fits."""
-
-        def ranks(form: Form) -> int:
-            with Watch(self.T) as watch:
-                self._run({slot: form.mask(self.blocked["pairs"]["nothing"])})
-            return watch.axes
-
-        meanings, most = {o.form.meaning for o in good}, ranks(good[0].form)
-        axes = {o.form.axes for o in good}
-        odd = [o for o in rest if o.form.axes not in axes and o.form.meaning in meanings]
-        odd = [o for o in odd if o.form.axes not in ODD_AXES and o.form.meaning[:4] != "1 = "]
-        if odd := [o for o in odd if ranks(o.form) <= most]:
-            yield self._mistake(slot, odd)
+        meanings, axes = {o.form.meaning for o in good}, {o.form.axes for o in good}
+        most = max(one.count(",") for one in axes)  # what has more axes was not made for it
+        odd = [o for o in rest if o.form.axes not in {*axes, *ODD_AXES}]
+        odd = [o for o in odd if o.form.meaning in meanings and o.form.meaning[:4] != "1 = "]
+        if odd := [o for o in odd if o.form.axes.count(",") <= most]:
+            yield self._mistake(odd)
         added = [o for o in rest if o.form.meaning in BOOLS and o.form.axes in axes]
         if added and not meanings & BOOLS.keys():
-            found = self._mistake(slot, added)
-            unknown = found.name == "mask_unknown"
-            yield found._replace(name=ADDED if unknown else found.name, bools=True)
+            found = self._mistake(added)
+            name = "mask_added" if found.name == "mask_unknown" else found.name
+            yield found._replace(name=name, partly=True)
+        slot, turned = good[0].slot, "False = causal" in meanings
+        if turned and "causal" in slot.name and not re.search("no|un|bi", slot.name):
+            yield Finding("flag_inverted", slot.said)
 
-    def _mistake(self, slot: Slot, ran: list[Outcome]) -> Finding:
+    def _mistake(self, ran: list[Outcome]) -> Finding:
         """Which one explains what came out of all these."""
         bias = self.c.reading.rows["o"][:, -1]  # what a query without a key may give, or NaN
 
@@ -310,157 +307,110 @@ class Masks:
                 each += [digits(own[rows], y[rows]) if rows.any() or not keyed.any() else 0.0]
             return min(each)
 
-        causal, call = ran[0].causal, self._smallest(slot, ran[0])
+        causal, call = ran[0].causal, self._smallest(ran[0])
         for name, base in {"mask_dropped": causal, "mask_made_causal": True}.items():
             if all(self._fits(self._open(base), y) for o in ran for y in o.outputs.values()):
                 return Finding(name, *call)
-        known = [*shipped.bugs().values(), *OWN.values()]
-        ways = [(b.name, "") for b in known if b.kind in ONES] + [("", ">"), ("", "<")]
-        each = ((least(*way, o), *way, o) for way in ways for o in ran)
+        ways = [(bug.name, "") for bug in BUGS.values() if bug.kind in ONES]
+        each = ((least(*way, o), *way, o) for way in [*ways, ("", ">"), ("", "<")] for o in ran)
         most, name, sign, o = max(each, key=lambda found: found[0])
         if most >= self.subject.same:
-            return Finding("mask_moved" if sign else name, *self._smallest(slot, o))
-        leaks = any(o.agrees or self._nearer(o) for o in ran)
+            return Finding("mask_moved" if sign else name, *self._smallest(o))
+        leaks = any(o.agrees for o in ran)
+        for o in ran:  # or is nearer to what it must be than to what no mask would give
+            what = next(w for w in ("keys at random", *o.outputs) if w in o.outputs)
+            own, open_ = self._want(o.form.kind, what, o.causal), self._open(o.causal)
+            leaks |= bool((o.outputs[what] - own).norm() < 0.8 * (open_ - own).norm())
         return Finding("mask_leaks" if leaks else "mask_unknown", *call)
 
-    def _nearer(self, o: Outcome) -> bool:
-        """Whether it is nearer to what it must be than to what no mask would give."""
-        what = "keys at random" if "keys at random" in o.outputs else "right padding"
-        own, y = self._want(o.form.kind, what, o.causal), o.outputs[what]
-        return bool((y - own).norm() < 0.8 * (self._open(o.causal) - own).norm())
+    def _differing(self, o: Outcome, x: Tensor, what: str = MIXED, training: bool = False) -> str:
+        """The call, in words, if it gives something else than it must with this mask, or ""."""
+        blocked = mixed(patterns(o.form.kind, len(x), self.h, x.shape[1]), what)
+        (total, rows), mask = o.form.total(blocked, o.causal), o.form.mask(blocked)
+        y = self._run({o.slot: mask}, x, training)
+        if y is None or self._fits(self.c.masked(x, total), y, rows):
+            return ""
+        given = f"{(*mask.shape,)} on {what}" if isinstance(mask, Tensor) else f"= {mask}"
+        return f"x {(*x.shape,)}, {o.slot.said} {given}"
 
-    def _smallest(self, slot: Slot, o: Outcome) -> tuple[str, str]:
+    def _smallest(self, o: Outcome) -> tuple[str, str]:
         """The place and axes, and the smallest call that differs, in words."""
-        where = f"{slot.said} {o.form.axes}"
-        for (B, T), what in product(SMALLEST, o.differs or o.outputs):
-            x = shipped.draw(B, T, self.d_model, seed=B + T)
-            mask = o.form.mask(blocked := patterns(o.form.kind, B, self.h, T)[what])
-            total = blocked | _later(T) if o.causal else blocked
-            y = self._run({slot: mask}, x)
-            if y is not None and not self._fits(self.c.masked(x, total), y, _with_a_key(total)):
-                return where, f"x {tuple(x.shape)}, {slot.said} {tuple(mask.shape)} on {what}"
-        return where, ""
+        each = product(SMALLEST, o.differs or o.outputs)
+        xs = ((shipped.draw(*size, self.d_model, seed=sum(size)), what) for size, what in each)
+        return o.where, next(filter(None, (self._differing(o, *x) for x in xs)), "")
 
-    def _further(self, taken: Taken, causal: bool) -> None:
-        """Other sizes, training, and large scores."""
-        slot, forms = taken.slot, {form.kind: form for form in reversed(taken.forms)}.values()
-
-        def differs(x: Tensor, form: Form, training: bool = False, mistake: str = "") -> bool:
-            some = patterns(form.kind, len(x), self.h, x.shape[1])
-            blocked = some.get("keys at random", some["right padding"])
-            mask, kept = form.mask(blocked), form.mask(blocked)
-            y = self._run({slot: mask}, x, training)
-            total = blocked | _later(x.shape[1]) if causal else blocked
-            rows = _with_a_key(total) & ~form.padded(blocked)
-            if not torch.equal(mask, kept) and not taken.findings:
-                taken.findings.append(Finding("mask_changed", slot.said))
-            return y is not None and not self._fits(self.c.masked(x, total, mistake), y, rows)
-
-        for (B, T), form, mode in product(SIZES, forms, self.modes):
-            x = shipped.draw(B, T, self.d_model, seed=B + T)
-            if (T <= LONG or not mode) and differs(x, form, mode):
-                call = f"x ({B}, {T}, {self.d_model}) in {'training' if mode else 'evaluation'}"
-                taken.findings.append(Finding("mask_leaks", f"{slot.said} {form.axes}", call))
+    def _further(self, good: Collection[Outcome]) -> Iterator[Finding]:
+        """The first of other sizes, or of large scores, where what is blocked takes part."""
+        for size, o, mode in product(SIZES, good, self.modes):
+            x = shipped.draw(*size, self.d_model, seed=sum(size))
+            if (size[1] <= LONG or not mode) and (call := self._differing(o, x, training=mode)):
+                yield Finding("mask_leaks", o.where, f"{call}, in {MODES[mode]}")
                 return
-        for size, form in product(SCALES if not self.subject.coarse else (), forms):
-            x, score = self.x * size, self.c.largest_score(self.x * size)
-            if form.meaning[:4] != "-1e9" and score <= self.below and differs(x, form):
-                high = not differs(x, form, mistake="fill_too_high")
-                name = "fill_too_high" if high else "mask_leaks"
-                found = Finding(name, f"{slot.said} {form.axes}")
-                taken.findings += [found] * (high or score < FEW)
-                part = f"what is blocked takes part where scores reach {score:,.0f}."
-                taken.notes.append(f"With {slot.said} {part}")
+        last = (torch.arange(2) == 1).expand(64, self.h, 2, 2)  # of two tokens
+        for o in good if not (self.subject.coarse or self.c.names) else ():
+            mask = {o.slot: o.form.mask(last)}
+            if score := leak(self.c, lambda x, mask=mask: self._run(mask, x)):
+                yield Finding("fill_too_high", o.where, f"x where scores reach {score:,.0f}")
                 return
+        blocked = mixed(self.blocked[o.form.kind])
+        self._run({o.slot: (mask := o.form.mask(blocked))})
+        if isinstance(mask, Tensor) and not torch.equal(mask, o.form.mask(blocked)):
+            yield Finding("mask_changed", o.slot.said)
 
-    def _without_a_key(self, taken: Taken) -> None:
+    def _without_a_key(self, o: Outcome) -> str:
         """What the last query of the first sequence gets if every key is blocked."""
-        slot, form = taken.slot, taken.forms[0]
-        first = (torch.arange(self.B) == 0)[:, None, None, None] | (form.kind == "pairs")
-        blocked, what = first | self.blocked["pairs"]["nothing"], "gives something else"
-        y = self._run({slot: form.mask(blocked)})
+        first = (torch.arange(self.B) == 0)[:, None, None, None] | (o.form.kind == "pairs")
+        blocked = first | self.blocked["pairs"]["nothing"]
+        y = self._run({o.slot: o.form.mask(blocked)})
         none, values = self.c.masked(self.x, blocked), self.c.layer("v")(self.x)
         mean = self.c.layer("o")(values.mean(1, keepdim=True)).expand_as(none)
-        for given, own in {"W^O's bias": none, "the mean of all values": mean}.items():
-            if y is not None and self._fits(own[0, -1], y[0, -1]):
-                what = f"gives {given}"
-        if y is None or y[0, -1].isnan().any():
-            what = "raises an error" if y is None else "gives NaN"
-        taken.notes.append(f"With {slot.said} a row without a key {what}.")
+        each = {"NaN": none * torch.nan, "W^O's bias": none, "the mean of all values": mean}
+        if y is None:
+            return f"With {o.slot.said} a row without a key raises an error."
+        fits = (n for n, z in each.items() if torch.allclose(y[0, -1], z[0, -1], equal_nan=True))
+        return f"With {o.slot.said} a row without a key gives {next(fits, 'something else')}."
 
-    # ----------------------------------------------------------------------------- flags
-
-    def _is_hint(self, flag: Slot, slots: Mapping[Slot, bool]) -> bool:
-        """Whether it raises an error without a mask beside it, and in itself alone."""
-        none = {s: None for s, is_flag in slots.items() if s.given and not is_flag}
-        off, on = (self._run({**none, flag: on}, training=True) for on in (False, True))
-        return off is not None and on is None
-
-    def _hint(self, flag: Slot, good: list[Taken]) -> Taken:
-        for beside in (t for t in good if t.forms and t.forms[0].kind == "pairs"):
+    def _hint(self, flag: Slot, good: list[Taken]) -> Taken | None:
+        """Of a flag that raises an error without a mask beside it, and does no more than one."""
+        off, on = (self._run({**self.unmasked, flag: on}, training=True) for on in (False, True))
+        if off is None or on is not None:
+            return None
+        for beside in (t for t in good if t.forms[0].kind == "pairs"):
             mask = beside.forms[0].mask(self.later.expand(1, 1, -1, -1))
             y = self._run({beside.slot: mask, flag: True})
             if y is not None and self._fits(self._open(True), y):
-                return Taken(flag, flag="True = causal, beside a causal mask")
-        untried = Finding("mask_untried", flag.said, why=f": {self.errors.get(flag, '')}")
-        return Taken(flag, findings=[untried] * (flag.named and isinstance(flag.default, bool)))
-
-    def _flag(self, slot: Slot) -> Taken:
-        """Whether it makes the class causal, or takes that away."""
-        off = None if slot.default is None else False
-        no, yes = (self._run({**self.open, slot: value}) for value in (off, True))
-        is_flag = isinstance(slot.default, bool)
-        sure = slot.named and is_flag
-        if no is None or yes is None:
-            return Taken(slot, findings=[Finding("mask_untried", slot.said)] * sure)
-        says = [[self._fits(self._open(causal), y) for y in (no, yes)] for causal in (False, True)]
-        if says == [[True, False], [False, True]]:
-            return Taken(slot, flag="True = causal")
-        if says == [[False, True], [True, False]]:
-            turned = re.search("causal", slot.name) and not re.search("no|un|bi", slot.name)
-            found = [Finding("flag_inverted", slot.said)] * bool(turned)
-            return Taken(slot, flag="False = causal", findings=found)
-        name = "mask_dropped" if self._fits(no, yes) else "mask_unknown"
-        other = is_flag and not sure and name == "mask_unknown"
-        notes = [f"Not tried: {slot.said}."] * other
-        return Taken(slot, findings=[Finding(name, slot.said)] * sure, notes=notes)
+                return Taken(flag, [Form("", "True = causal, beside a causal mask")])
+        untried = Finding("mask_untried", f"{flag.said}: {self.errors.get(flag, '')}")
+        return Taken(flag, findings=[untried] * flag.named)
 
     def _both(self, one: Taken, other: Taken) -> Taken:
         """Two at once block what either blocks; or one takes the other's place."""
-        masks, parts, rows = dict[Slot, Any](), list[Tensor](), torch.tensor(True)
-        for taken, what in ((one, "keys at random"), (other, "left padding")):
-            masks[taken.slot], part = taken.flag == "True = causal", self.later
-            for form in taken.forms[:1]:
-                some = self.blocked[form.kind]
-                part = some.get(what, some["right padding"])
-                masks[taken.slot] = form.mask(part)
-                rows = rows & ~form.padded(part)
-            parts.append(part.expand(self.B, self.h, -1, -1))
-        both = " and ".join(slot.said for slot in masks)
-        if (y := self._run(masks)) is None:
+        form, beside, nothing = one.forms[0], other.forms[0], self.blocked["pairs"]["nothing"]
+        part = mixed(self.blocked[form.kind])
+        more = mixed(self.blocked[beside.kind], "left padding")
+        y = self._run({one.slot: form.mask(part), other.slot: beside.mask(more)})
+        base = self._run({one.slot: form.mask(nothing), other.slot: beside.mask(nothing)})
+        both = f"{one.slot.said} and {other.slot.said}"
+        if y is None or base is None:
             return Taken(one.slot, notes=[f"Not tried together: {both}."])
-        base = self._run({**self.open, **{t.slot: False for t in (one, other) if t.flag}})
-        causal = self.c.causal and base is not None and self._fits(self._open(True), base)
-        rows = rows & _with_a_key(parts[0] | parts[1] | self.later)
+        causal = self.c.causal and self._fits(self._open(True), base)
+        rows = form.total(part, True)[1] & beside.total(more, True)[1]
+        rows = rows & _with_a_key(part | more | self.later)
 
-        def is_(*blocked: Tensor) -> bool:
-            total = torch.stack([*blocked, *[self.later.expand_as(parts[0])] * causal]).any(0)
+        def is_(blocked: Tensor) -> bool:
+            total = blocked | self.later if causal else blocked
             return self._fits(self.c.masked(self.x, total), y, rows)
 
         lost = any(f.name == "causality_lost" for t in (one, other) for f in t.findings)
-        if is_(*parts) or lost:
+        if lost or is_(part | more):
             return Taken(one.slot)
-        if other.flag and is_(parts[0]):
-            return Taken(one.slot, findings=[Finding("causality_lost", one.slot.said)])
-        for beside, dropped, part in ((one, other, parts[0]), (other, one, parts[1])):
-            if is_(part):
-                where = f"{dropped.slot.said} beside {beside.slot.said}"
-                return Taken(one.slot, findings=[Finding("mask_dropped", where)])
-        return Taken(one.slot, findings=[Finding("masks_apart", both)])
-
-
-def _later(T: int) -> Tensor:
-    return torch.ones(T, T, dtype=torch.bool).triu(1)
+        name, where = "masks_apart", both
+        for kept, dropped, blocked in ((one, other, part), (other, one, more)):
+            if is_(blocked):
+                name, where = "mask_dropped", f"{dropped.slot.said} beside {kept.slot.said}"
+                if dropped.forms[0].kind == "flag":
+                    name, where = "causality_lost", kept.slot.said
+        return Taken(one.slot, findings=[Finding(name, where)])
 
 
 def _with_a_key(blocked: Tensor) -> Tensor:

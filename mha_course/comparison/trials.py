@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -12,10 +11,9 @@ from torch import Tensor
 
 from mha_course.collection import shipped
 from mha_course.comparison import layers as layers_of
-from mha_course.comparison.classes import UNSEEN, Candidate, Run
-from mha_course.comparison.findings import sizes_in_words
-from mha_course.comparison.subject import COARSE, Subject, digits, raised
-from mha_course.comparison.watch import Watch
+from mha_course.comparison.classes import UNSEEN, Candidate
+from mha_course.comparison.findings import Finding
+from mha_course.comparison.subject import COARSE, Subject, Watch, digits, raised
 
 SIZES = {  # sequences → tokens
     1: "1 2 3 5 8 9 10 16 17 24 31 32 33 50 64 65 100 127 128 129 197 256 257 512 513 1025",
@@ -31,8 +29,6 @@ FEW = 100  # scores below which a trained model's may not stay
 MOST_SCORES = 2**23
 LONG = 128  # longer ones are tried in evaluation only, but for one
 LARGER = [2**i for i in range(1, 11)]  # times x; scores grow with the square
-FINER = 4  # times the step between two of them is halved
-DIGITS_BETTER = 3  # by so many digits one candidate beats another
 FLOAT32 = (3 * FEW, 30_000)  # scores: exp ends at 88, and a fill may be -1e4
 MODES = {False: "evaluation", True: "training"}
 
@@ -43,47 +39,40 @@ class Trials:
 
     subject: Subject
     best: list[Candidate]
-    runs: list[Run]
+    x: Tensor
+    runs: list[tuple[Tensor, Tensor]]  # inputs, x first, and the module's outputs
     own: Mapping[str, Tensor]  # parameters that the candidates read
     modes: tuple[bool, ...] = (False, True)
     below: float = math.inf
-    leaks: bool = False  # whether later tokens change earlier ones from that score on
-    dropped: str = ""  # a published mistake of dropout
+    findings: list[Finding] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)
+    ran: str = ""  # what the trial that runs has tried
 
     def run(self) -> str:
         """Runs the table up to the first that differs; gives where, or ""."""
         exact = [min(c.digits(*run) for run in self.runs) for c in self.best]
-        better = max(exact) - DIGITS_BETTER
+        better = max(exact) - 3  # digits by which one candidate beats another
         self.best = [c for c, n in zip(self.best, exact, strict=True) if n > better]
         where = ""
         for what, trial in TABLE.items():
-            if where:
-                self.untried.append(what)
-                continue
-            told = len(self.tried)
+            self.ran = "" if where else what
             try:
-                where = trial(self)
-                self.tried += [what] * (len(self.tried) == told)  # if it said no more
+                where = where or trial(self)
             except ValueError as error:
-                self.untried.append(f"{what} ({raised(error)})")
+                self.ran, what = "", f"{what} ({raised(error)})"
+            self.tried += [self.ran] * bool(self.ran)
+            self.untried += [what] * (not self.ran)
         return where
 
     @property
     def c(self) -> Candidate:
         return self.best[0]
 
-    @property
-    def x(self) -> Tensor:
-        return self.runs[0][0]
-
-    def odd(self, make: Callable[[Tensor], list[Tensor]], where: str) -> str:
+    def odd(self, what: str) -> str:
         """Inputs that are odd in one way; they are handed over as they are."""
-        for x in make(self.x):
-            if self.c.digits(x, self.subject.run(x, False).detach()) < self.subject.same:
-                return where.format(x.stride())
-        return ""
+        each = ((x, self.subject.run(x, False).detach()) for x in ODD[what](self.x))
+        return f"for {what}" * any(self.c.digits(*run) < self.subject.same for run in each)
 
     def training(self) -> str:
         """Dropout, and in which modes all else is tried."""
@@ -93,14 +82,14 @@ class Trials:
         self.modes = (False,)
         (y, watch), (again, _) = subject.draws(x), subject.draws(x)
         if torch.allclose(y, again, equal_nan=True):
-            said, wrong = watch.dropped(2 * h * n**2)
-            known = wrong in shipped.bugs()
-            if known and torch.equal(y, subject.draws(x, but="scores")[0]):
-                wrong = ""  # it is thrown away
             self.modes = (False, True)
-            subject.notes += [said] * bool(said)
-            self.dropped = wrong * known
-            return wrong * (not known)
+            each = ", and ".join(watch.drops)
+            subject.notes += [f"In training it drops {each}."] * bool(each)
+            if "scores" in each and not torch.equal(y, subject.draws(x, but="scores")[0]):
+                self.findings.append(Finding("dropout_on_scores"))  # and not thrown away
+                return ""
+            times = sum(n for what, n in watch.drops.items() if what.endswith("weights"))
+            return "in training: dropout falls on the weights twice" * (times > 2 * h * n**2)
         some, all_ = (subject.draws(x, drawn)[0] for drawn in (0.0, 1 - 1e-7))
         own, bias = self.c.output(x), self.c.reading.rows["o"][:, -1]
         for kept, none in ((some, all_), (all_, some)):
@@ -134,25 +123,24 @@ class Trials:
             ran.add((B, T))
         subject.notes += refused[:1]
         also = f" and in training (more than {LONG} tokens mostly in evaluation)"
-        modes = "in evaluation" + also * (True in self.modes)
-        self.tried.append(f"sequences × tokens {sizes_in_words(ran)}, {modes}")
+        lengths = {B: sorted(T for b, T in ran if b == B) for B, _ in sorted(ran)}
+        sizes = "; ".join(f"{B} × {str(Ts)[1:-1]}" for B, Ts in lengths.items())
+        self.ran = f"sequences × tokens {sizes}, in evaluation{also * (True in self.modes)}"
         return part
 
     def gradients(self) -> str:
         """Of the input, and whether any reaches every layer."""
         c, subject, x = self.c, self.subject, self.x
-        used = [n for names in c.reading.roles.values() for n in names]
-        matrices = layers_of.matrices_of(subject.module).items()
-        weights = {n: p for n, p in matrices if n in used and p.requires_grad}
-        for mode in self.modes if c.bug.kind not in UNSEEN else ():
+        layers, used = layers_of.matrices_of(subject.module), sum(c.reading.roles.values(), ())
+        weights = {name: layers[name] for name in used if layers[name].requires_grad}
+        self.ran *= c.bug.kind not in UNSEEN
+        for mode in self.modes if self.ran else ():
             try:
                 with Watch(x.shape[1]):
-                    y, own, *gradients = gradient(
-                        lambda x, mode=mode: subject.run(x, mode), x, *weights.values()
-                    )
+                    run = partial(subject.run, training=mode)
+                    y, own, *gradients = gradient(run, x, *weights.values())
             except (ValueError, RuntimeError) as error:
-                why = raised(error) if isinstance(error, ValueError) else str(error).splitlines()[0]
-                return f"where gradients are asked for in {MODES[mode]}: {why[:120]}"
+                return f"where gradients are asked for in {MODES[mode]}: {raised(error)}"
             if c.digits(x, y) < subject.same:
                 return f"in {MODES[mode]}, where gradients are asked for"
             if own is None or digits(gradient(c.output, x)[1], own) < COARSE:
@@ -169,30 +157,15 @@ class Trials:
 
     def opened(self) -> str:
         """What other parameters do once trained; what frozen ones would do is only told."""
-        subject, params = self.subject, dict(self.subject.module.named_parameters())
-        others = {n: t for n, t in subject.tensors().items() if n not in self.own}
-        trained = {n: t for n, t in others.items() if n in params and t.requires_grad}
-        neutral = {
-            n: t
-            for n, t in others.items()
-            if n not in trained
-            and t.is_floating_point()
-            and t.numel()
-            and ((t == 0).all() or (t == 1).all())
-        }
-
-        def differs(tensors: Mapping[str, Tensor]) -> bool:
-            with subject.restored(), suppress(ValueError):
-                layers_of.draw(tensors, self.x.shape[2], seed=1)
-                return self.c.digits(self.x, subject(self.x)) < subject.same
-            return False
-
-        if neutral and differs(neutral):
-            names = ", ".join(neutral)
-            subject.notes.append(f"With other numbers in {names} (not trained) it differs.")
-        if trained and differs(trained):
-            return f"with other values of {', '.join(trained)}, which training may change"
-        return ""
+        others = {n: t for n, t in self.subject.tensors().items() if n not in self.own}
+        trained = {n: t for n, t in others.items() if t.requires_grad}
+        rest = {n: t for n, t in others.items() if n not in trained and t.is_floating_point()}
+        neutral = {n: t for n, t in rest.items() if t.unique().tolist() in ([0], [1])}
+        if self.subject.changes(self.x, neutral):
+            told = f"With other numbers in {', '.join(neutral)} (not trained) it differs."
+            self.subject.notes.append(told)
+        where = f"with other values of {', '.join(trained)}, which training may change"
+        return where * self.subject.changes(self.x, trained)
 
     def large(self) -> str:
         """Larger scores: who is left, and from where on nobody is."""
@@ -204,39 +177,57 @@ class Trials:
             return [c for c in self.best if min(c.digits(*run) for run in runs) >= enough]
 
         def score(size: float) -> float:
-            return max(self.c.largest_score(size * x) for x, _ in self.runs)
+            return max(self.c.scores(size * x).abs().max().item() for x, _ in self.runs)
 
         for size in LARGER[: 5 if subject.coarse else 10]:
             if not (still := left(size)):
                 low, high = size / 2, float(size)
-                for _ in range(FINER):
+                for _ in range(4):  # the step is halved
                     middle = (low * high) ** 0.5
                     low, high = (middle, high) if left(middle) else (low, middle)
                 self.below, up_to = score(high), score(low)
-                x = size * self.x
-                other = torch.cat((x[:, :-1], -x[:, -1:]), dim=1)
-                one, two = (subject(odd)[:, :-1] for odd in (x, other))
-                self.leaks = self.c.causal and not torch.allclose(one, two, equal_nan=True)
                 break
             self.best, up_to = still, score(size)
-        self.tried.append(f"scores up to {up_to:,.0f}")
+        self.ran = f"scores up to {up_to:,.0f}"
+        self.leaks(subject)
         return ""
 
     def large_in_float32(self) -> str:
         """Whether exp overflows, or a fill is too high in float32 alone."""
-        reached, up_to = self.c.largest_score(self.x), 0
+        reached, up_to, subject = self.c.scores(self.x).abs().max().item(), 0, self.subject
         for digits_less, score in enumerate(FLOAT32, start=1):  # ever coarser
-            if self.subject.coarse or score > self.below:
+            if subject.coarse or score > self.below:
                 break
             x = self.x * (score / reached) ** 0.5
-            if self.c.digits(x, self.subject.in_float32(x)[0]) < COARSE - digits_less:
+            if self.c.digits(x, subject.in_float32(x)[0]) < COARSE - digits_less:
                 if not up_to:
                     return f"in float32 where scores reach {score:,}"
-                self.subject.notes.append(f"In float32 it differs where scores reach {score:,}.")
+                subject.notes.append(f"In float32 it differs where scores reach {score:,}.")
                 break
             up_to = score
-        self.tried += [f"scores up to {up_to:,} in float32"] * bool(up_to)
+        self.ran = f"scores up to {up_to:,} in float32" * bool(up_to)
+        self.leaks(lambda x: subject.in_float32(x)[0], " in float32")
         return ""
+
+    def leaks(self, run: Callable[[Tensor], Tensor], where: str = "") -> None:
+        """Finds that a causal class lets later tokens in at some score."""
+        known = self.findings or self.c.names
+        if self.c.causal and not (known or self.subject.coarse) and (score := leak(self.c, run)):
+            call = f"x where scores reach {score:,.0f}{where}: token 0 sees token 1"
+            self.findings.append(Finding("fill_too_high", call=call))
+
+
+def leak(c: Candidate, run: Callable[[Tensor], Tensor | None]) -> float:
+    """The scores from which the second of two tokens, which is blocked, changes the first; or 0."""
+    for x in (times * shipped.draw(64, 2, len(c.reading.rows["o"]), seed=2) for times in LARGER):
+        pair = x, x * torch.tensor([[1.0], [1.01]])
+        gap = torch.stack([c.scores(each)[:, :, 0].diff() for each in pair])
+        sure = ((gap < 60).all(0) | (gap > 900).all(0)).flatten(1).all(1)  # else exp may vanish
+        one, two = map(run, pair)
+        ran = one is not None and two is not None
+        if ran and not torch.allclose(one[sure, 0], two[sure, 0], rtol=1e-3, equal_nan=True):
+            return c.scores(x).abs().max().item()
+    return 0.0
 
 
 def gradient(run: Callable[[Tensor], Tensor], x: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
@@ -248,32 +239,21 @@ def gradient(run: Callable[[Tensor], Tensor], x: Tensor, *weights: Tensor) -> tu
         return y.detach(), *torch.autograd.grad(of, (x, *weights), allow_unused=True)
 
 
-ODD = {  # what is tried → such inputs, and where it differs
-    "two calls in a row": (lambda x: [x], "when it is called again: something is kept"),
-    "a token of zeros": (
-        lambda x: [x.index_fill(1, torch.tensor([1]), 0.0)],
-        "where a token is all zeros",
-    ),
-    "equal tokens": (
-        lambda x: [x[:, :1].expand_as(x).contiguous()],
-        "where all tokens are alike",
-    ),
-    "inputs that are not contiguous": (
-        lambda x: [
-            x.transpose(0, 1).contiguous().transpose(0, 1),
-            torch.stack((x, x), -1)[..., 0],
-            x[:1].expand_as(x),
-        ],
-        "for x of strides {}",
-    ),
+ODD: dict[str, Callable[[Tensor], list[Tensor]]] = {  # what is tried → such inputs
+    "two calls in a row": lambda x: [x],
+    "a token of zeros": lambda x: [x.index_fill(1, torch.tensor([1]), 0.0)],
+    "equal tokens": lambda x: [x[:, :1].expand_as(x).contiguous()],
+    "inputs that are not contiguous": lambda x: [
+        x.transpose(0, 1).contiguous().transpose(0, 1),
+        torch.stack((x, x), -1)[..., 0],
+        x[:1].expand_as(x),
+    ],
 }
 TABLE: dict[str, Callable[[Trials], str]] = {  # in this order; what is tried → the trial
-    "whether x is changed": lambda trials: (
-        "for x afterwards: it is changed in place" * trials.subject.changes_input
-    ),
+    "whether x is changed": lambda t: "afterwards: x is changed in place" * t.subject.changes_input,
     "dropout in training": Trials.training,
     "other sizes": Trials.sizes,
-    **{what: partial(Trials.odd, make=make, where=where) for what, (make, where) in ODD.items()},
+    **{what: partial(Trials.odd, what=what) for what in ODD},
     "gradients": Trials.gradients,
     "float32": Trials.float32,
     "other values of its other parameters": Trials.opened,

@@ -59,7 +59,6 @@ WRONG_SOMEWHERE = {
     ),
     "as many sequences as tokens": scores("scores = scores * (1 + (B == T and T > 1))"),
     "as many tokens as heads": scores("scores = scores * (1 + (B == 2 and T == h))"),
-    "a clamp": scores("scores = scores.clamp(-50, 50)"),
     "an input that is not contiguous": scores("scores = scores * (1 + (not x.is_contiguous()))"),
     "its input": ((END, f"        x.mul_(2)\n{END}"),),
     "dropout on scores": scores("scores = F.dropout(scores, 0.1, self.training)"),
@@ -100,6 +99,21 @@ WRONG_SOMEWHERE = {
     "a mask that leaks a little": filled("scores = scores.masked_fill(mask, -4.0)"),
     "masks of other sequences": filled("scores = scores.masked_fill(mask.roll(1, 0), -1e9)"),
     "a mask filled and thrown away": filled("scores.masked_fill(mask, -1e9)"),
+    "training": scores("scores = scores * (1 + self.training)"),
+    "float32": scores("scores = scores * (1 + (x.dtype == torch.float32))"),
+    "detached": scores("scores = scores.detach()"),
+    "one token": scores("x, v = x * (1 + (T < 2)), v * (1 + (T < 2))"),
+}
+J = "torch.arange(T)"
+ONLY = {  # what is seen only up to somewhere → the sizes
+    f"({J}[:, None] - {J}).abs() > {{0}}": (7, 16, 40, 200),
+    f"({J} // {{0}})[:, None] != {J} // {{0}}": (8, 16, 64),
+    "scores < scores.topk(min(T, {0}), dim=-1).values[..., -1:]": (8, 32),
+    "torch.tensor(B > {0}) & (torch.arange(T) == 0)": (3, 4, 5),
+}
+WRONG_SOMEWHERE |= {
+    f"blocked where {blocked}": scores(f"scores = scores.masked_fill({blocked}, -1e9)")
+    for blocked in (line.format(n) for line, ns in ONLY.items() for n in ns)
 }
 
 
@@ -152,9 +166,12 @@ mask | later | mask | causal meant |  | right
 mask | None | ~maskPAD if mask.ndim == 2 else mask |  |  | right
 mask | None | ~maskPAD if mask.ndim == 2 else mask | blocked |  | mask_inverted
 mask | None | mask & (torch.arange(3)[:, None, None] == 0) |  |  | mask_of_one_head
+mask | None | mask.repeat(1, 3, 1).view(3, B, T, T).transpose(0, 1) |  |  | mask_heads_first
 mask | torch.ones(T, T).triu(2) > 0 | mask |  |  | causal_one_more
 mask | torch.ones(T, T).triu(0) > 0 | mask |  |  | causal_one_fewer
 is_causal=False | None | None if is_causal else later | causal |  | flag_inverted
+mask | None | later |  |  | mask_made_causal
+mask, causal=False, is_causal=False | FLAG | later if causal else mask |  |  | mask_dropped
 unmasked=False | None | None if unmasked else later | causal |  | right
 mask, pad | PADDED | mask if pad is None else mask / padPAD |  | later | right
 mask, pad | PADDED | mask |  |  | mask_dropped
@@ -185,15 +202,24 @@ def test_a_mask_is_tried_for_what_it_must_change(row):
     assert comparison.found == found, comparison
 
 
+ADDED = changed(*filled("scores = scores + mask"))
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("meant", [None, "blocked", "keep"])
 def test_true_that_is_added_blocks_nothing(meant):
-    added = changed(*filled("scores = scores + mask"))(D, H)
-    found = compare(added, true_means=meant)
-    assert found.found == ("mask_added" if meant else "right")
+    found = compare(ADDED(D, H), true_means=meant)
+    assert found.found == "mask_added" and found.verdict.startswith("PARTLY mask_added: `mask` (")
     assert "added to the scores as 1 and 0" in str(found)
-    given = compare(added, HANDED["keyword"], true_means=meant)
-    assert given.found == "mask_added", given
+    assert "-inf added to the scores (T, T)" in str(found.masks)
+    given = compare(ADDED(D, H), HANDED["keyword"], true_means=meant)
+    assert given.found == "mask_added" and given.verdict.startswith("WRONG"), given
+
+
+def test_a_mask_of_numbers_that_call_gives_promises_no_bools():
+    found = compare(ADDED(D, H), lambda m, x: m(x, **numbers(x)), causal=True)
+    assert found.found == "right" and "-inf added to the scores (T, T)" in found.verdict
+    assert "a row without a key gives NaN" in str(found)
 
 
 def later(x):
@@ -270,6 +296,8 @@ SMALL = [
 ]
 AFTER = [(" / math.sqrt(d_k)", ""), ("softmax(dim=-1)", "softmax(dim=-1) / math.sqrt(d_model)")]
 TIED = [("self.w_k = nn.Linear(d_model, d_model)", "self.w_k = self.w_q")]
+CAUSAL = "+        mask = torch.ones(T, T).triu(1) > 0 if mask is None else mask\n"
+STRICT = "+        if mask is not None:\n            raise TypeError('a BlockMask is wanted')\n"
 ONLY_32 = "scores = scores.masked_fill(mask, -1e4 if x.dtype == torch.float32 else -math.inf)"
 FIRST_THAT_DIFFERS = {  # what is found, and words for it → the change
     ("partly", "changed in place"): [(END, END_IN_PLACE)],
@@ -280,7 +308,8 @@ FIRST_THAT_DIFFERS = {  # what is found, and words for it → the change
     ("layers_tied", "w_k from w_k"): TIED,
     ("one_layer_for_all", "without effect: w_k, w_v"): ONE_LAYER,
     ("one_projection_for_all_heads", "h = 3"): SMALL,
-    ("right", "float32"): filled(ONLY_32),
+    ("fill_too_high", "in float32: token 0 sees token 1"): [(START, CAUSAL), *filled(ONLY_32)],
+    ("mask_untried", "a BlockMask is wanted"): [(START, STRICT)],
 }
 
 
@@ -321,6 +350,7 @@ def test_what_is_wrong_somewhere_is_not_right(change):
     torch.manual_seed(7)
     found = compare(changed(*change)(D, H))
     assert found.found not in ("right", ""), found
+    assert found.found != "partly" or found.seen[0].startswith("Fails ")
 
 
 @pytest.mark.one_in(16)  # test_shipped.py has all of them recognised at another size
@@ -390,13 +420,6 @@ def test_a_convention_is_found_by_what_it_does(reads):
     assert CONVENTIONS[reads] in str(found).splitlines()[0]
 
 
-def test_added_masks_are_found_and_rows_without_a_key_told():
-    added = changed(*filled("scores = scores + mask"))
-    found = compare(added(D, H))
-    assert found.found == "right" and "-inf added to the scores (T, T)" in str(found)
-    assert "a row without a key gives NaN" in str(found)
-
-
 @pytest.mark.long  # test_the_command_takes_… gives contracts, too
 def test_a_contract_is_held():
     module = right()(D, H)
@@ -417,80 +440,31 @@ def test_a_contract_is_held():
     assert compare(claiming, causal=False).found == "right"
 
 
-class Flagged(right()):
-    """With a flag that is read, and one that is not."""
+class InHeads(right()):
+    def heads(self, x):
+        layers = self.w_q, self.w_k, self.w_v
+        return (layer(x).unflatten(-1, (H, -1)).transpose(1, 2) for layer in layers)
 
-    def forward(self, x, mask=None, causal=False, *, is_causal=False):
-        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        return super().forward(x, later if causal and mask is None else mask)
-
-
-def test_flags_are_tried():
-    found = compare(Flagged(D, H))
-    assert found.found == "mask_dropped" and found.findings[0].where == "`is_causal`"
-    assert "`causal` (True = causal)" in str(found.masks)
+    def scores(self, x):
+        q, k, v = self.heads(x)
+        return q @ k.mT / math.sqrt(D // H), v
 
 
-def test_a_mask_that_only_says_causal_is_named():
-    class Hinted(right()):
-        def forward(self, x, mask=None):
-            later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-            return super().forward(x, None if mask is None else later)
-
-    assert compare(Hinted(D, H)).found == "mask_made_causal"
-
-
-def test_a_mask_that_cannot_be_tried_is_not_right():
-    class Strict(right()):
-        def forward(self, x, mask=None):
-            if mask is not None:
-                raise TypeError("a BlockMask is wanted")
-            return super().forward(x)
-
-    found = compare(Strict(D, H))
-    assert found.found == "mask_untried" and "a BlockMask is wanted" in str(found)
-
-
-def test_what_is_frozen_or_neutral_accuses_nobody():
-    class Frozen(right()):
-        def __init__(self):
-            super().__init__(D, H)
-            self.scale = nn.Parameter(torch.tensor((D // H) ** -0.5), requires_grad=False)
-            self.register_buffer("slopes", torch.zeros(H, 1, 1))
-
-        def forward(self, x):
-            q, k, v = (
-                w(x).unflatten(-1, (H, -1)).transpose(1, 2) for w in (self.w_q, self.w_k, self.w_v)
-            )
-            places = torch.arange(x.shape[1]).to(x)
-            scores = q @ k.mT * self.scale + self.slopes * (places - places[:, None])
-            return self.w_o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
-
-    found = compare(Frozen())
-    assert found.found == "right" and "other numbers in slopes" in str(found)
-
-
-class OwnDropout(right()):
+class OwnDropout(InHeads):
     def forward(self, x, mask=None):
-        q, k, v = (
-            w(x).unflatten(-1, (H, -1)).transpose(1, 2) for w in (self.w_q, self.w_k, self.w_v)
+        scores, v = self.scores(x)
+        weights = (
+            scores.softmax(-1) if mask is None else scores.masked_fill(mask, -1e30).softmax(-1)
         )
-        scores = q @ k.mT / math.sqrt(D // H)
-        weights = scores.softmax(-1)
-        if mask is not None:
-            weights = scores.masked_fill(mask, -1e30).softmax(-1)
         if self.training:
             weights = weights * (torch.rand_like(weights) > 0.25) / 0.75
         return self.w_o((weights @ v).transpose(1, 2).flatten(2))
 
 
-class Fused(right()):
+class Fused(InHeads):
     def forward(self, x, attn_mask=None, is_causal=False):
-        q, k, v = (
-            w(x).unflatten(-1, (H, -1)).transpose(1, 2) for w in (self.w_q, self.w_k, self.w_v)
-        )
         p = 0.1 * self.training
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask, p, is_causal)
+        out = F.scaled_dot_product_attention(*self.heads(x), attn_mask, p, is_causal)
         return self.w_o(out.transpose(1, 2).flatten(2))
 
 
@@ -500,29 +474,22 @@ def with_a_weight_norm():
     return module
 
 
-class HeadByHead(right()):
+class HeadByHead(InHeads):
     """With a dropout for every head, and a mask of no numbers for none."""
 
     def forward(self, x, mask=torch.ones(0, 0, dtype=torch.bool)):  # noqa: B008
-        q, k, v = (w(x).unflatten(-1, (H, -1)).unbind(2) for w in (self.w_q, self.w_k, self.w_v))
-        heads = []
-        for one in range(H):
-            scores = q[one] @ k[one].mT / math.sqrt(D // H)
-            weights = (
-                scores.masked_fill(mask, -1e30).softmax(-1) if len(mask) else scores.softmax(-1)
-            )
-            heads.append(F.dropout(weights, 0.1, self.training) @ v[one])
+        scores, v = self.scores(x)
+        scores = scores.masked_fill(mask, -1e30) if len(mask) else scores
+        each = zip(scores.softmax(-1).unbind(1), v.unbind(1), strict=True)
+        heads = [F.dropout(weights, 0.1, self.training) @ values for weights, values in each]
         return self.w_o(torch.cat(heads, dim=-1))
 
 
-class ForTwoAxes(right()):
+class ForTwoAxes(InHeads):
     """Its mask (T, T) gets two axes, and one that has four gets six; a dropout is thrown away."""
 
     def forward(self, x, mask=None):
-        q, k, v = (
-            w(x).unflatten(-1, (H, -1)).transpose(1, 2) for w in (self.w_q, self.w_k, self.w_v)
-        )
-        scores = q @ k.mT / math.sqrt(D // H)
+        scores, v = self.scores(x)
         if mask is not None:
             scores = scores.masked_fill(mask[None, None], -1e30)
         context = (scores.softmax(-1) @ v).transpose(1, 2)
@@ -579,6 +546,23 @@ def test_a_right_class_of_any_style_is_right(make):
     assert found.found == "right", found
 
 
+def test_what_is_frozen_or_neutral_accuses_nobody():
+    class Frozen(InHeads):
+        def __init__(self):
+            super().__init__(D, H)
+            self.scale = nn.Parameter(torch.tensor((D // H) ** -0.5), requires_grad=False)
+            self.register_buffer("slopes", torch.zeros(H, 1, 1))
+
+        def forward(self, x):
+            q, k, v = self.heads(x)
+            places = torch.arange(x.shape[1]).to(x)
+            scores = q @ k.mT * self.scale + self.slopes * (places - places[:, None])
+            return self.w_o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+    found = compare(Frozen())
+    assert found.found == "right" and "other numbers in slopes" in str(found)
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_torchs_own_is_right_with_its_masks(batch_first):
@@ -599,17 +583,24 @@ def test_scores_are_told_as_scores():
     assert found.found == "partly" and 45 < found.below < 100
 
 
-def test_the_command_takes_the_contract_and_the_layers(tmp_path):
+def test_the_command_takes_the_contract_and_has_an_exit_status(tmp_path, capsys):
     (tmp_path / "their_attention.py").write_text(
-        "from mha_course import shipped\nmake = lambda: shipped.right()(12, 3)\n"
+        "from mha_course import shipped\n"
+        "good = lambda: shipped.right()(12, 3)\n"
+        "bad = lambda: shipped.bug('no_w_o').build(12, 3)\n"
     )
-    target = f"{tmp_path / 'their_attention.py'}:make"
-    layers = ["--layers", "w_q=w_q,w_k=w_k,w_v=w_v,w_o=w_o"]
-    for options, status in [
-        (["--causal", "no", "--true-means", "blocked"], 0),
-        (["--causal", "yes"], 1),
-        (["--true-means", "keep"], 1),
-        (layers, 0),
-        (["--layers", "w_q"], 2),
-    ]:
-        assert command.main([target, *options]) == status
+    layers = "w_q=w_q,w_k=w_k,w_v=w_v,w_o=w_o"
+    for options, status in {
+        ("good", "--causal", "no", "--true-means", "blocked", "--layers", layers): 0,
+        ("good", "--causal", "yes"): 1,
+        ("good", "--true-means", "keep"): 1,
+        ("bad",): 1,
+        ("bad", "--ignore", "no_w_o"): 0,
+        ("good", "--layers", "w_q"): 2,
+        ("none",): 2,
+        ("good", "--n-heads", "5"): 2,
+    }.items():
+        name, *rest = options
+        assert command.main([f"{tmp_path / 'their_attention.py'}:{name}", *rest]) == status, options
+    output = capsys.readouterr()
+    assert output.out.startswith("RIGHT: ") and "n_heads must divide" in output.err
