@@ -236,6 +236,10 @@ def _losses(kinds: tuple[tuple[int, int, int], ...], n_seeds: int) -> Float[Tens
 # ---------------------------------------------------------------- notebooks 10 and 13
 
 
+BASES = (None, 100.0, 10_000.0)  # of the rotation; None: without positions
+LEARNED = (64, 256)  # characters of a window
+
+
 def _with_base(base: float | None, n_tokens: int, seed: int) -> Plan:
     def fresh() -> nn.Module:
         model = Writer(len(alphabet()))
@@ -244,6 +248,10 @@ def _with_base(base: float | None, n_tokens: int, seed: int) -> Plan:
 
     batches = partial(_novel_batches, 768 // n_tokens, n_tokens)  # as many characters each
     return Plan(fresh, seed, batches, predict_next, 300, 1e-2)
+
+
+def _train_writers(plans: Sequence[Plan], what: str) -> list[Writer]:
+    return [run.model for run in _train_all(plans, what) if isinstance(run.model, Writer)]
 
 
 def _unseen_places(seeds: Sequence[int] = range(3)) -> Float[Tensor, "base kind seed quarter"]:
@@ -255,8 +263,8 @@ def _unseen_places(seeds: Sequence[int] = range(3)) -> Float[Tensor, "base kind 
         losses = F.cross_entropy(model(windows)[:, :-1].mT, windows[:, 1:], reduction="none")
         return torch.stack([part.mean() for part in losses.mean(dim=0).split(64)]).cpu()
 
-    plans = [_with_base(*kind) for kind in product((None, 100.0, 10_000.0), (64, 256), seeds)]
-    models = [run.model for run in _train_all(plans, "writers of short and of long windows")]
+    plans = [_with_base(*kind) for kind in product(BASES, LEARNED, seeds)]
+    models = _train_writers(plans, "writers of short and of long windows")
     losses = torch.stack([quarters(model) for model in models]).view(3, 2, len(seeds), 4)
     for model in models:
         model.attention.window = 64
@@ -280,10 +288,11 @@ class Normed(nn.Module):
 NORM_RATES = (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)  # learning rates
 
 
-def _normed() -> nn.Module:
+def _with_norms(normed: bool) -> Writer:
     model = Writer(len(alphabet()))
-    attention = model.attention
-    attention.w_qkv = Normed(attention.w_qkv, attention.n_heads, attention.d_k)
+    layer = model.attention
+    if normed:
+        layer.add_module("w_qkv", Normed(layer.w_qkv, layer.n_heads, layer.d_k))
     return model
 
 
@@ -291,17 +300,17 @@ def _norms(seeds: Sequence[int] = range(10)) -> Float[Tensor, "figure kind rate 
     windows = novel_ids()[1][: 300 * 48].view(-1, 48).to(device)
 
     @torch.no_grad()
-    def figures(model: nn.Module) -> tuple[float, float]:
+    def figures(model: Writer) -> tuple[float, float]:
         x = model.norms[0](model.embedding(windows))
         last = model.attention(x, return_weights=True)[1][:, :, -1]
         return predict_next(model, windows).item(), last.amax(dim=-1).mean().item()
 
     plans = [
-        _writer(4, 4, 12, seed)._replace(learning_rate=rate, **start)
-        for start, rate, seed in product(({}, {"fresh": _normed}), NORM_RATES, seeds)
+        _writer(4, 4, 12, seed)._replace(fresh=partial(_with_norms, normed), learning_rate=rate)
+        for normed, rate, seed in product((False, True), NORM_RATES, seeds)
     ]
-    runs = _train_all(plans, "with and without norms of q and k")
-    found = torch.tensor([figures(run.model) for run in runs])
+    writers = _train_writers(plans, "with and without norms of q and k")
+    found = torch.tensor([figures(writer) for writer in writers])
     return found.T.reshape(2, 2, len(NORM_RATES), len(seeds))
 
 
