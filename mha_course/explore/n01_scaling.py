@@ -49,8 +49,8 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
 
     decimals = 0 if max(-low, high) >= 9.95 else 1
     both = (-limit, limit)
-    scores = bars(row, "score", "scores of one row", both, steady=True, decimals=decimals)
-    shares = bars(weights, "weight", "weights of that row", (0, 1), decimals=2)
+    scores = bars(row, "score", "scores of that row", both, steady=True, decimals=decimals)
+    shares = bars(weights, "weight", "weights of one row", (0, 1), decimals=2)
     slopes = bars(gradient, "p (1 − p)", "slope of each weight by its score", (0, 0.25), decimals=2)
     curve = Curve(
         SIZES,

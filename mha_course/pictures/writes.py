@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mha_course.pictures.colours import ROLES
+from mha_course.pictures.colours import HIGH
 from mha_course.pictures.heatmap import Heatmap
 from mha_course.pictures.labels import write_title
 from mha_course.pictures.marks import PLAIN, Drawing, Path, Rect, Text, curve, text_width
@@ -120,7 +120,7 @@ class Writes(Panel):
         for i, (word, p) in enumerate(self.about["before"]):
             drawing.add(
                 Text(left + 62, y + 26 * i, word.strip(), "right", bold=not i),
-                Rect(left + 70, y + 26 * i - 7, max(1.0, 110 * p), 14, ROLES["query"]),
+                Rect(left + 70, y + 26 * i - 7, max(1.0, 110 * p), 14, HIGH),
                 Text(left + 76 + 110 * p, y + 26 * i, whole_percent(p)),
             )
         drawing.width = page
