@@ -155,7 +155,8 @@ def test_every_panel_of_every_explorer_has_a_table(gallery):
         assert tables and all(rows > 1 and cells for _, rows, cells in tables), name
         assert len({title for title, *_ in tables}) == len(tables), name  # no two alike
         named = {title.split(" of sequence ")[0] for title, *_ in tables}
-        if name not in ("flow", "cut", "real_heads"):  # blocks; own tables; ribbons are a map's
+        # blocks; own tables; ribbons are a map's; a sentence is heard word by word
+        if name not in ("flow", "cut", "real_heads", "writes"):
             assert {*titles} <= named, name
     for explorer in gallery.locator(".mha-explorer").all():
         explorer.evaluate("e => { e.querySelector('canvas').mha.details.open = false; }")
