@@ -183,6 +183,8 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
     main = soup.main
     for heading in main.find_all(["h1", "h2", "h3"], id=True):
         heading["id"] = slug(heading["id"])
+    for link in main.select("summary .anchor-link"):
+        link.decompose()  # a link within what opens a fold could not be told from it
     for link in main.find_all("a", href=True):
         target, _, anchor = link["href"].partition("#")
         name = Path(target).stem
