@@ -78,7 +78,8 @@ class Tiles(Panel):
 
     def text(self, row: int, column: int) -> str:
         """What cell (row, column) reads."""
-        return self.says[row][column]
+        says = self.says[row][column]
+        return f"{says}; in the wrong place" if self.wrong[row, column] else says
 
     def table(self) -> Texts:
         names = self.rows or [str(r) for r in range(len(self.labels))]
