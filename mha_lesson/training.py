@@ -101,7 +101,8 @@ def train(
             value = loss(model, batch.to(where))
             if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
                 raise TypeError(
-                    f"loss must give a scalar tensor that learns; got {describe(value)}."
+                    "loss must give a scalar tensor that depends on the model; "
+                    f"got {describe(value)}."
                 )
             adam.zero_grad()
             value.backward()
