@@ -4,8 +4,8 @@ import random
 
 import pytest
 import torch
-from torch.nn import functional as F
 
+from cut_by_hand import moved_by_hand
 from mha_course.explore.n08_real_heads import OFFERED
 from mha_course.pages import published
 from mha_lesson import pretrained
@@ -74,32 +74,6 @@ def opened(tab, folder):
         return page, page.evaluate(OPEN)
 
     return made
-
-
-def cut_by_hand(model, text: str, cuts) -> tuple[torch.Tensor, torch.Tensor]:
-    """Last vectors of the whole model and of the cut one, (T, d_model); of every layer anew."""
-    encoder, ids = model.encoder, torch.tensor([model.tokenizer.encode(text).ids])
-    both = []
-    for chosen in ((), cuts):
-        x = encoder.embed(ids)
-        for number, layer in enumerate(encoder.layers):
-            attention = layer.attention
-            q, k, v = attention.w_qkv(x)[0].view(-1, 3, 12, 32).permute(1, 2, 0, 3)
-            weights = torch.softmax(q @ k.mT / 32**0.5, dim=-1)
-            for at, head, row, column in chosen:
-                places = [slice(None) if i is None else i for i in (head, row, column)]
-                if at == number:
-                    weights[places[0], places[1], places[2]] = 0
-            context = (weights @ v).transpose(0, 1).flatten(1)[None]
-            x = layer.norm_1(x + attention.w_o(context))
-            x = layer.norm_2(x + layer.narrow(F.gelu(layer.widen(x))))
-        both.append(x[0])
-    return both[0], both[1]
-
-
-def moved_by_hand(model, text: str, cuts) -> torch.Tensor:
-    whole, without = cut_by_hand(model, text, cuts)
-    return (without - whole).norm(dim=-1) / whole.norm(dim=-1)
 
 
 def test_texts_have_the_ids_of_the_model_s_own_tokenizer(opened, model):

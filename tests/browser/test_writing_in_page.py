@@ -4,7 +4,6 @@ import base64
 import functools
 import http.server
 import json
-import math
 import random
 import subprocess
 import threading
@@ -17,13 +16,14 @@ import torch
 from test_model_in_page import SIGNS, mixed
 
 import lab
+from cut_by_hand import scores_by_hand
 from mha_course import explore
 from mha_course.base.scripts import bundle
 from mha_course.explore import n14_writes
 from mha_course.pages import published, writing
 from mha_course.pages.exporter import asset
 from mha_course.pictures import live
-from mha_lesson import rotate, smollm
+from mha_lesson import smollm
 from mha_lesson.text import SENTENCE
 
 FRANCE = "The capital of France is"
@@ -114,31 +114,6 @@ def direct_page(page, folder):
     return page
 
 
-@torch.no_grad()
-def by_hand(model, ids, cuts=(), first=-1):
-    """Scores (T, n_words), and the last row's weights (n_layers, h, T) before they are cut.
-
-    Rows from `first` on are cut.
-    """
-    T = len(ids)
-    x, weights = model.words[torch.tensor(ids)], []
-    for number, layer in enumerate(model.layers):
-        rows = layer.attention.w_qkv(layer.norm_1(x)).view(T, 15, 64).transpose(0, 1)
-        q, k = (rotate(part, torch.arange(T), 100_000.0) for part in (rows[:9], rows[9:12]))
-        k, v = (part.repeat_interleave(3, dim=0) for part in (k, rows[12:]))
-        scores = (q @ k.mT / math.sqrt(64)).masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf)
-        seen = scores.softmax(-1)
-        weights.append(seen[:, -1].clone())
-        for of, head, column in cuts:
-            if of == number:
-                head, column = (slice(None) if i is None else i for i in (head, column))
-                seen[head, first:, column] = 0
-        x = x + layer.attention.w_o((seen @ v).transpose(0, 1).flatten(1))
-        y = layer.norm_2(x)
-        x = x + layer.down(torch.nn.functional.silu(layer.gate(y)) * layer.up(y))
-    return model.norm(x) @ model.words.T, torch.stack(weights)
-
-
 @pytest.mark.parametrize("place", ["disk", pytest.param("server", marks=pytest.mark.long)])
 def test_a_prompt_is_answered_and_cut_as_torch_says(tab, folder, address, model, place):
     page = tab()
@@ -150,8 +125,8 @@ def test_a_prompt_is_answered_and_cut_as_torch_says(tab, folder, address, model,
     ids = model.encode(FRANCE)[0].tolist()
     [words] = [one["words"] for one in told if one["kind"] == "words"]
     assert words == model.pieces(torch.tensor(ids))
-    scores, weights = by_hand(model, ids, CUTS, len(ids) - 1)
-    before = by_hand(model, ids)[0][-1].softmax(0)
+    scores, weights = scores_by_hand(model, ids, CUTS, len(ids) - 1)
+    before = scores_by_hand(model, ids)[0][-1].softmax(0)
     ribbons = [one for one in told if one["kind"] == "ribbons"]
     assert [one["layer"] for one in ribbons] == [*range(30)]
     found = torch.tensor([one["weights"] for one in ribbons]).view(30, 9, -1)
@@ -168,7 +143,7 @@ def test_a_prompt_is_answered_and_cut_as_torch_says(tab, folder, address, model,
         assert one["was"] == pytest.approx(before[number].item(), abs=2e-5)
     written = [one["word"] for one in told if one["kind"] == "written"]
     for word in written:  # the cuts hold for what is written
-        last = by_hand(model, ids, CUTS, words_before := len(words) - 1)[0][-1]
+        last = scores_by_hand(model, ids, CUTS, words_before := len(words) - 1)[0][-1]
         assert model.pieces(last.topk(1).indices) == [word], words_before
         ids.append(int(last.argmax()))
     first = asked.index("layer-1.js")
@@ -200,7 +175,7 @@ def test_scores_of_thirty_prompts_are_torch_s_through_cuts_made_and_undone(direc
         cuts: list[list[int | None]] = []
         for step in range(4):
             found = torch.tensor(direct_page.evaluate("(cuts) => [...writer.scores(cuts)]", cuts))
-            expected = by_hand(model, ids, cuts, len(ids) - 1)[0][-1]
+            expected = scores_by_hand(model, ids, cuts, len(ids) - 1)[0][-1]
             assert (found - expected).abs().max() < 2e-4, (prompt, cuts)
             assert (found.softmax(0) - expected.softmax(0)).abs().max() < 2e-5
             if step == 2:
@@ -228,7 +203,7 @@ def test_it_writes_what_torch_writes_from_the_same_draws(page, model, temperatur
     written = "".join(one["word"] for one in told if one["kind"] == "written")
     ids, draws, text = model.encode(FRANCE)[0].tolist(), uniform(seed), []
     for _ in range(20):
-        scores = by_hand(model, ids)[0][-1]
+        scores = scores_by_hand(model, ids)[0][-1]
         if temperature == 0:
             text.append(int(scores.argmax()))
         else:
@@ -245,12 +220,12 @@ def test_it_writes_what_torch_writes_from_the_same_draws(page, model, temperatur
 def test_a_survey_cuts_every_wide_ribbon_alone(page, model):
     told = page.evaluate(ASK, {"prompt": FRANCE, "cuts": CUTS, "survey": 0.6})
     ids = model.encode(FRANCE)[0].tolist()
-    scores, weights = by_hand(model, ids)
+    scores, weights = scores_by_hand(model, ids)
     best = int(scores[-1].argmax())
     ones = [one for one in told if one["kind"] == "one"]
     assert sorted(one["cut"] for one in ones) == (weights >= 0.6).nonzero().tolist()
     for one in random.Random(1).sample(ones, 5):
-        now = by_hand(model, ids, [one["cut"]], len(ids) - 1)[0][-1].softmax(0)
+        now = scores_by_hand(model, ids, [one["cut"]], len(ids) - 1)[0][-1].softmax(0)
         assert one["p"] == pytest.approx(now[best].item(), abs=2e-5)
         assert [one["word"]] == model.pieces(now.topk(1).indices)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from test_explore import NEEDS_WEIGHTS, missing
 
+from cut_by_hand import moved_by_hand
 from mha_course.explore import n00_cut
 from mha_lesson import pretrained
 from mha_lesson.text import LAYER, SENTENCE, sentence
@@ -90,30 +91,6 @@ def model():
 # ---------------------------------------------------------------- cuts
 
 
-def moves_by_hand(model, text, cuts, rescaled=False):
-    """Each head's write, less what the cut weights handed over, taken off attention's output."""
-    encoder = model.encoder
-    ids = torch.tensor([model.tokenizer.encode(text).ids])
-    x, kept = encoder.embed(ids), encoder(ids)[-1][0]
-    for number, layer in enumerate(encoder.layers):
-        attention = layer.attention
-        update, weights = attention(x, return_weights=True)
-        values = attention.w_qkv(x)[0].chunk(3, dim=-1)[2].split(32, dim=-1)  # h of (T, d_k)
-        gone = torch.zeros_like(weights[0], dtype=torch.bool)
-        for at, *where in cuts:
-            if at == number:
-                gone[tuple(slice(None) if i is None else i for i in where)] = True
-        for head, slab in enumerate(attention.w_o.weight.split(32, dim=1)):
-            row = weights[0, head]
-            left = row.masked_fill(gone[head], 0.0)
-            if rescaled:
-                left = left / left.sum(dim=-1, keepdim=True)
-            update = update + ((left - row) @ values[head]) @ slab.T
-        x = layer.norm_1(x + update)
-        x = layer.norm_2(x + layer.narrow(torch.nn.functional.gelu(layer.widen(x))))
-    return (x[0] - kept).norm(dim=-1) / kept.norm(dim=-1)
-
-
 CUTS = [
     [(3, 1, 5, 2)],
     [(1, 4, None, None), (4, 0, 2, None), (4, 0, 3, 7)],
@@ -128,17 +105,17 @@ def test_a_cut_takes_away_what_its_weights_hand_over(model):
     text = "Anna told Mary that she had won."
     double = pretrained.PretrainedModel(copy.deepcopy(model.encoder).double(), model.tokenizer)
     for found, some in zip(n00_cut.moves(double, text, CUTS), CUTS, strict=True):
-        torch.testing.assert_close(found, moves_by_hand(double, text, some), rtol=0, atol=1e-12)
+        torch.testing.assert_close(found, moved_by_hand(double, text, some), rtol=0, atol=1e-12)
     one = [CUTS[0], [(2, 7, 1, 0), (2, 7, 1, 3)]]
     for found, some in zip(n00_cut.moves(double, text, one, rescaled=True), one, strict=True):
-        by_hand = moves_by_hand(double, text, some, rescaled=True)
-        torch.testing.assert_close(found, by_hand, rtol=0, atol=1e-12)
+        expected = moved_by_hand(double, text, some, rescaled=True)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 @NEEDS_WEIGHTS
 def test_a_cut_in_the_last_layer_moves_no_other_word(model):
-    [moved] = n00_cut.moves(model, "It is cold.", [[(5, 2, 1, 3)]])
-    assert moved[1] > 1e-3 and moved[[0, 2, 3, 4]].max() < 1e-5
+    [far] = n00_cut.moves(model, "It is cold.", [[(5, 2, 1, 3)]])
+    assert far[1] > 1e-3 and far[[0, 2, 3, 4]].max() < 1e-5
 
 
 @NEEDS_WEIGHTS

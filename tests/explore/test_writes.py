@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import notebooks
+from cut_by_hand import scores_by_hand
 from mha_course.explore import n14_writes
 from mha_course.explore.n14_writes import LATE, Prompt, stored
 from mha_lesson import smollm
-from mha_lesson.rotation import rotate
 from mha_lesson.text import data_file
 from mha_lesson.weights import WeightsMissing
 
@@ -64,29 +64,8 @@ def test_the_figures_of_notebook_00():
 
 
 def by_hand(model, text, cuts) -> torch.Tensor:
-    """Each head's write, less what the cut weights handed over, taken off attention's output."""
-    x = model.words[model.encode(text)[0]]
-    T = len(x)
-    for number, layer in enumerate(model.layers):
-        y = layer.norm_1(x)
-        written = layer.attention(y[None])[0]
-        q, k, v = layer.attention.w_qkv(y).split(layer.attention.parts, dim=-1)
-        for at, head, key in cuts:
-            if at != number:
-                continue
-            for h in range(9) if head is None else [head]:
-                own, shared = slice(64 * h, 64 * h + 64), slice(64 * (h // 3), 64 * (h // 3) + 64)
-                place = torch.arange(T)
-                turned = (rotate(one, place, smollm.BASE) for one in (q[:, own], k[:, shared]))
-                query, keys = turned
-                row = (query[-1] @ keys.T / 8).softmax(dim=-1)
-                for j in range(T) if key is None else [key]:
-                    lost = layer.attention.w_o.weight[:, own] @ (row[j] * v[j, shared])
-                    written[-1] -= lost
-        x = x + written
-        y = layer.norm_2(x)
-        x = x + layer.down(torch.nn.functional.silu(layer.gate(y)) * layer.up(y))
-    return (model.norm(x[-1]) @ model.words.T).softmax(dim=-1)
+    scores, _ = scores_by_hand(model, model.encode(text)[0].tolist(), cuts)
+    return scores[-1].softmax(dim=-1)
 
 
 @pytest.mark.long
