@@ -93,7 +93,7 @@ def test_what_no_exercise_asks_is_a_remark(lines: str) -> None:
 
 @pytest.mark.parametrize("exercise", (*check.EXERCISES, *check.SHORT), ids=lambda e: e.name)
 def test_an_exercise_is_whole(exercise: Exercise) -> None:
-    """A right answer, another way to compute it, and a stub in its notebook."""
+    """A right answer that agrees with the check elsewhere, too, and a stub in its notebook."""
     right = next(a.function for a in ANSWERS if a.right and a.exercise == exercise.name)
     if isinstance(exercise, Exercise):  # which are judged by values
         assert not is_wrong(exercise.name, right, trials=5)
