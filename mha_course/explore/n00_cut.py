@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, ClassVar
 
 import ipywidgets as widgets
@@ -82,10 +82,10 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
         {
             "text": sentence_field(text),
             "word": widgets.Dropdown(options=_choices(text)),
-            "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1),
-            "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1),
+            "layer": widgets.IntSlider(max=N_LAYERS - 1),
+            "head": widgets.IntSlider(max=N_HEADS - 1),
         },
-        scene,
+        partial(scene, text=text),
         reach={"text": lambda **_: texts, "word": _choices},
         headline="A wide ribbon may carry little. Cut it, and see how far the word moves.",
     )

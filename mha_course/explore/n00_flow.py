@@ -91,16 +91,21 @@ def flow(
     start = {"mask": "mask", "output": steps[-1]}.get(until, "Q, K, V")
     controls: dict[str, Any] = {
         "example": widgets.Dropdown(options=[*sources]),
-        "step": widgets.SelectionSlider(options=steps, value=start),
-        "head": widgets.IntSlider(value=last.head, max=len(last.q) - 1),
-        "causal": widgets.Checkbox(value=until == "mask", description="causal mask", indent=False),
+        "step": widgets.SelectionSlider(options=steps),
+        "head": widgets.IntSlider(max=len(last.q) - 1),
+        "causal": widgets.Checkbox(description="causal mask", indent=False),
     }
     if len(sources) == 1:
         del controls["example"]
     if until not in ("mask", "output"):
         del controls["causal"]
 
-    def scene_at(step: str, head: int, example: str = first, causal: bool = False) -> Scene:
+    def scene_at(
+        step: str = start,
+        head: int = last.head,
+        example: str = first,
+        causal: bool = until == "mask",
+    ) -> Scene:
         return draw(sources[example], step, head, causal, until)
 
     def heads(example: str = first, **_: Any) -> range:

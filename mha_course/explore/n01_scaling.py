@@ -24,7 +24,7 @@ def scaling() -> Explorer:
     return Explorer(
         {
             "d_k": widgets.SelectionSlider(options=SIZES),
-            "scaled": widgets.Checkbox(value=False, description="divide by √d_k", indent=False),
+            "scaled": widgets.Checkbox(description="divide by √d_k", indent=False),
         },
         scene,
         headline="Undivided, the longer the vectors, the more one key takes: √d_k undoes it.",

@@ -33,10 +33,10 @@ def memory() -> Explorer:
     """Sliders `T`, `h`, `d_k` and `step` over the way of one sequence into heads and back."""
     return Explorer(
         {
-            "T": widgets.IntSlider(value=3, min=1, max=MOST["T"]),
-            "h": widgets.IntSlider(value=2, min=1, max=MOST["h"]),
-            "d_k": widgets.IntSlider(value=3, min=1, max=MOST["d_k"]),
-            "step": widgets.SelectionSlider(options=STEPS, value="permute"),
+            "T": widgets.IntSlider(min=1, max=MOST["T"]),
+            "h": widgets.IntSlider(min=1, max=MOST["h"]),
+            "d_k": widgets.IntSlider(min=1, max=MOST["d_k"]),
+            "step": widgets.SelectionSlider(options=STEPS),
         },
         scene,
         headline="view and permute move nothing in memory. Nor does the shortcut, and it is wrong.",

@@ -21,10 +21,10 @@ def masks() -> Explorer:
     """Sliders `T` and a length for each sequence, causal or not, and the convention."""
     return Explorer(
         {
-            "T": widgets.IntSlider(value=6, min=1, max=LONGEST),
-            "length_0": widgets.IntSlider(value=6, max=6, description="length 0"),  # stays at T
-            "length_1": widgets.IntSlider(value=3, max=6, description="length 1"),
-            "causal": widgets.Checkbox(value=True, indent=False),
+            "T": widgets.IntSlider(min=1, max=LONGEST),
+            "length_0": widgets.IntSlider(max=6, description="length 0"),  # stays at T
+            "length_1": widgets.IntSlider(max=6, description="length 1"),
+            "causal": widgets.Checkbox(indent=False),
             "convention": widgets.Dropdown(options=CONVENTIONS, description="read as"),
         },
         scene,

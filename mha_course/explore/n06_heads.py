@@ -40,7 +40,7 @@ def heads(
     controls: dict[str, Any] = {
         "h": widgets.SelectionSlider(options=counts, value=trained_h),
         "d_k": widgets.IntSlider(value=width // trained_h, min=1, max=width // trained_h),
-        "hide_ends": widgets.Checkbox(value=False, description="hide [CLS], [SEP]", indent=False),
+        "hide_ends": widgets.Checkbox(description="hide [CLS], [SEP]", indent=False),
     }
     if not {*ENDS} & {*labels}:
         del controls["hide_ends"]

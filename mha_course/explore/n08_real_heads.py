@@ -1,6 +1,6 @@
 """What the heads of a published model look at, in any sentence."""
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import ipywidgets as widgets
@@ -45,14 +45,12 @@ def real_heads(text: str = SENTENCE) -> Explorer:
     require_text(text=text)
     return Explorer(
         {
-            "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1),
-            "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1),
-            "hide_ends": widgets.Checkbox(
-                value=False, description="hide [CLS], [SEP]", indent=False
-            ),
+            "layer": widgets.IntSlider(max=N_LAYERS - 1),
+            "head": widgets.IntSlider(max=N_HEADS - 1),
+            "hide_ends": widgets.Checkbox(description="hide [CLS], [SEP]", indent=False),
             "text": sentence_field(text),
         },
-        scene,
+        partial(scene, text=text),
         reach={"text": lambda **_: [*dict.fromkeys((text, *OFFERED))]},
         headline="A published model's 72 heads on a sentence: press a small map, or Enter.",
     )
@@ -113,9 +111,9 @@ def places() -> Explorer:
     """
     return Explorer(
         {
-            "tokens": widgets.IntSlider(min=3, max=MOST_TYPED, value=3),
+            "tokens": widgets.IntSlider(min=3, max=MOST_TYPED),
             "head": widgets.IntSlider(max=N_HEADS - 1),
-            "hide_ends": widgets.Checkbox(value=False),
+            "hide_ends": widgets.Checkbox(),
         },
         lambda tokens, head, hide_ends: _picture(_empty(tokens), 0, head, hide_ends),
     )

@@ -32,11 +32,11 @@ def cost(measured: Measured | None = None) -> Explorer:
     heads = [n for n in sorted({*HEADS, h}) if all(w % n == 0 for w in widths)]
     return Explorer(
         {
-            "T": widgets.SelectionSlider(options=LENGTHS, value=1024),
-            "d_model": widgets.SelectionSlider(options=widths, value=d_model),
-            "h": widgets.SelectionSlider(options=heads, value=h),
+            "T": widgets.SelectionSlider(options=LENGTHS),
+            "d_model": widgets.SelectionSlider(options=widths),
+            "h": widgets.SelectionSlider(options=heads),
         },
-        partial(scene, measured=measured),
+        partial(scene, d_model=d_model, h=h, measured=measured),
         headline="Twice the text: four times the scores. The fused core never holds them.",
     )
 

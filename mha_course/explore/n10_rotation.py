@@ -19,9 +19,9 @@ def rotation() -> Explorer:
     """Sliders `distance`, `d_k` and `base` over the turn of each pair and the score by distance."""
     return Explorer(
         {
-            "distance": widgets.SelectionSlider(options=DISTANCES, value=3),
-            "d_k": widgets.SelectionSlider(options=WIDTHS, value=16),
-            "base": widgets.SelectionSlider(options=BASES, value=10_000),
+            "distance": widgets.SelectionSlider(options=DISTANCES),
+            "d_k": widgets.SelectionSlider(options=WIDTHS),
+            "base": widgets.SelectionSlider(options=BASES),
         },
         scene,
         headline="Turned by their places, two equal rows score by how far apart they stand.",

@@ -16,11 +16,11 @@ def cache() -> Explorer:
     """Sliders `T`, `h`, `h_kv`, `window` and `step` over the scores and the cache of one layer."""
     return Explorer(
         {
-            "T": widgets.SelectionSlider(options=LENGTHS, value=8),
-            "h": widgets.SelectionSlider(options=HEADS, value=4),
-            "h_kv": widgets.SelectionSlider(options=HEADS, value=2),
+            "T": widgets.SelectionSlider(options=LENGTHS),
+            "h": widgets.SelectionSlider(options=HEADS),
+            "h_kv": widgets.SelectionSlider(options=HEADS),
             "window": widgets.SelectionSlider(options=WINDOWS),
-            "step": widgets.IntSlider(value=3, max=LENGTHS[-1] - 1),
+            "step": widgets.IntSlider(max=LENGTHS[-1] - 1),
         },
         scene,
         reach={

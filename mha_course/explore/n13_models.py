@@ -40,8 +40,8 @@ def models() -> Explorer:
     """Sliders `model`, `length` and `layer` over what attention keeps, computes and sees."""
     return Explorer(
         {
-            "model": widgets.Dropdown(options=[*published()], value="Gemma 3 4B"),
-            "length": widgets.SelectionSlider(options=LENGTHS, value=2**13),
+            "model": widgets.Dropdown(options=[*published()]),
+            "length": widgets.SelectionSlider(options=LENGTHS),
             "layer": widgets.SelectionSlider(options=ORDINALS),
         },
         scene,

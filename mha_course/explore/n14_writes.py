@@ -140,11 +140,11 @@ def writes(prompt: str | None = None) -> Explorer:
     begin = "" if prompt in texts else prompt or ""
     explorer = Explorer(
         {
-            "prompt": widgets.Dropdown(options=texts, value=first),
-            "layer": widgets.IntSlider(value=23, max=N_LAYERS - 1),
-            "head": widgets.IntSlider(value=4, max=N_HEADS - 1),
+            "prompt": widgets.Dropdown(options=texts),
+            "layer": widgets.IntSlider(max=N_LAYERS - 1),
+            "head": widgets.IntSlider(max=N_HEADS - 1),
         },
-        partial(scene, begin=begin),
+        partial(scene, prompt=first, begin=begin),
     )
     explorer.view.on_msg(_answer)
     return explorer

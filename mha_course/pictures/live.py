@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from inspect import signature
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -156,12 +157,13 @@ class LiveView(anywidget.AnyWidget):
 class Explorer:
     """Controls over a pure function `scene_at(**values) -> Scene`, the last line of a cell.
 
-    `controls` maps the function's argument names to ipywidgets; a control without a description is
-    named as its argument. `reach` says which positions a control has where that depends on earlier
-    ones, or on a page where it is typed: a function of the earlier values. A control that has only
-    one is hidden. A ValueError of `scene_at` is shown as a sentence, any other exception with its
-    type. A button plays the positions of the control `play`, one after the other. The `headline`
-    stands above all and says what there is to see.
+    `controls` maps the function's argument names to ipywidgets. Each begins at its argument's
+    default, if that has one, and without a description is named as the argument. `reach` says which
+    positions a control has where that depends on earlier ones, or on a page where it is typed: a
+    function of the earlier values. A control that has only one is hidden. A ValueError of
+    `scene_at` is shown as a sentence, any other exception with its type. A button plays the
+    positions of the control `play`, one after the other. The `headline` stands above all and says
+    what there is to see.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
     a notebook that was not run, paper) stands the first state as a still picture. A page moves as
@@ -178,6 +180,9 @@ class Explorer:
         headline: str = "",
     ) -> None:
         self.controls = dict(controls)
+        for key, argument in signature(scene_at).parameters.items():
+            if key in self.controls and argument.default is not argument.empty:
+                self.controls[key].value = argument.default
         self.reach = dict(reach or {})
         self.play, self.headline = play, headline
         self._scene_at = scene_at

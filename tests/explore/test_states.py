@@ -178,6 +178,12 @@ def test_out_of_range_a_slider_goes_to_its_end_and_a_choice_to_its_first():
     assert state["scene"]["marks"][0]["text"] == str({"n": 2, "part": 1, "name": "a"})
 
 
+def test_a_control_begins_at_the_default_of_its_argument_or_where_it_stands():
+    controls = {"n": widgets.IntSlider(value=3, max=5), "on": widgets.Checkbox()}
+    explorer = live.Explorer(controls, lambda n, on=True: chosen(n, on))
+    assert explorer.values == {"n": 3, "on": True}
+
+
 @pytest.mark.parametrize(("until", "heads", "step"), [("attention", 1, 0), (None, 2, None)])
 def test_a_page_begins_at_the_requested_positions(until, heads, step):
     explorer = explore.flow(until=until)
