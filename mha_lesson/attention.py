@@ -8,6 +8,7 @@
 
 Around it stand `masks`; `refusals` of what does not fit; `execution`, for types, precision and
 speed; `conversion` of other classes' parameters; `decoding`, grouped heads with a cache.
+tests/lesson/test_attention.py compares it with loops in NumPy, and with PyTorch's module.
 
 Axis letters, here and everywhere: B sequences in a batch, T tokens (T_q queries, T_k keys),
 h heads of d_k dimensions each, d_model dimensions of a token. *Weights* are what a softmax gives,
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 
 from mha_lesson import execution
 from mha_lesson.conversion import Convertible
-from mha_lesson.masks import as_bias, opened, with_future, zeroed
+from mha_lesson.masks import as_bias, open_blocked_rows, with_future, zeroed
 from mha_lesson.refusals import of_attention as refusals
 
 Q = Float[Tensor, "*batch T_q d_k"]
@@ -42,10 +43,10 @@ def textbook_attention(q: Q, k: K, v: V, mask: M) -> tuple[Context, Weights]:
     """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where blocked.
 
     A score is a sum of d_k products: if they are independent and have variance 1, its
-    variance is d_k. Dividing by √d_k makes it 1 again: large scores leave the softmax
-    hardly a gradient. A softmax over no key is NaN: such a row sees all and becomes 0.
+    variance is d_k. Dividing by √d_k makes it 1: a softmax of large scores has hardly a
+    gradient. With every key blocked it is NaN: that row sees all keys, and is 0 below.
     """
-    blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries without a key
+    blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): every key is blocked
     scores = q @ k.mT / math.sqrt(q.shape[-1])  # (…, T_q, T_k)
     scores = scores.masked_fill(mask & ~blocked_rows, -math.inf)  # (…, T_q, T_k)
     weights = scores.softmax(dim=-1)  # (…, T_q, T_k), every row adds up to 1
@@ -56,7 +57,7 @@ def textbook_attention(q: Q, k: K, v: V, mask: M) -> tuple[Context, Weights]:
 # 2. The same for everyday use
 
 
-@execution.called_as(execution.AttentionCall)  # types for checkers: a tensor, or two
+@execution.called_as(execution.AttentionCall)  # overloads, and hints at PyTorch's names
 def scaled_dot_product_attention(
     query: Q,
     key: K,
@@ -70,19 +71,18 @@ def scaled_dot_product_attention(
     """softmax(Q Kᵀ / √d_k) V: every query takes a weighted mean of the values.
 
     Args:
-        query: Q, (…, T_q, d_k); the axes before are none, (B,) or (B, h).
-        key: K, (…, T_k, d_k).
-        value: V, (…, T_k, d_v).
+        query: Q, (…, T_q, d_k), where … is (B, h), (B,) or nothing.
+        key, value: K, (…, T_k, d_k), and V, (…, T_k, d_v).
         mask: bool, True = blocked, of shape (T_q, T_k), (B, T_q, T_k), or four axes
             broadcastable to (B, h, T_q, T_k).
         causal: also block every key after the query's own position (T_q = T_k).
-        dropout: how probably a weight is set to 0, in [0, 1); the others are scaled up.
-        return_weights: also return the weights, at the price of holding T_q × T_k numbers.
+        dropout: the probability that a weight is set to 0, in [0, 1); the others are scaled up.
+        return_weights: also return the weights: T_q × T_k numbers for each head, all in memory.
 
     Returns:
-        The context (…, T_q, d_v), and with `return_weights` the weights used, (…, T_q, T_k).
-        A query whose every key is blocked has zeros in both. A NaN in a key makes the rows NaN
-        whose mask blocks it, too (NaN + −∞ is NaN); the textbook's lines overwrite that score.
+        The context (…, T_q, d_v), and with `return_weights` the weights after dropout,
+        (…, T_q, T_k). A query whose every key is blocked has zeros in both. A NaN in a key spoils
+        even rows whose mask blocks it (NaN + −∞ is NaN), unlike in the textbook's lines.
 
     Raises:
         TypeError, ValueError: an argument does not fit; the sentence says which and why.
@@ -95,28 +95,28 @@ def scaled_dot_product_attention(
 def attend(
     q: Q, k: K, v: V, mask: M | None, causal: bool, dropout: float, return_weights: bool
 ) -> tuple[Context, Weights | None]:
-    """The context, and the weights if they are asked for, of inputs that fit."""
-    if causal and (return_weights or mask is not None):  # else the kernel blocks
+    """The context, and the weights or None; the arguments were checked before."""
+    if causal and (return_weights or mask is not None):  # else PyTorch's kernel does it
         mask, causal = with_future(mask, k), False
-    mask, blocked_rows = opened(mask, q.ndim)  # rows without a key see all, then are 0
+    mask, blocked_rows = open_blocked_rows(mask, q.ndim)  # a softmax over no key is NaN
     if return_weights:
         weights = execution.in_full_precision(attention_weights, q, k, mask)
         weights = zeroed(weights, blocked_rows)
         weights = F.dropout(weights, dropout) if dropout else weights
         context = weights @ v
-    else:  # PyTorch's kernel, whose True means keep: it gets −∞ where blocked
+    else:  # PyTorch's kernel, in whose bool masks True means keep: it gets 0 and −∞
         weights, bias = None, as_bias(mask, q.dtype)
         context = F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=causal
         )
-    return zeroed(context, blocked_rows), weights  # 0 · NaN is NaN: the context, too
+    return zeroed(context, blocked_rows), weights  # the context, too: 0 · NaN is NaN
 
 
 def attention_weights(q: Q, k: K, mask: M | None) -> Weights:
-    """softmax(Q Kᵀ / √d_k); the mask must leave every row a key."""
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (…, T_q, T_k)
-    bias = as_bias(mask, scores.dtype)  # −∞ where blocked
-    return (scores if bias is None else scores + bias).softmax(dim=-1)
+    """softmax(Q Kᵀ / √d_k) in few passes over T_q × T_k; each row needs an open key."""
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # ONNX lacks k.mT
+    bias = as_bias(mask, scores.dtype)  # 0, and −∞ where blocked
+    return (scores if bias is None else scores + bias).softmax(dim=-1)  # (…, T_q, T_k)
 
 
 # 3. All heads at once
@@ -125,8 +125,8 @@ def attention_weights(q: Q, k: K, mask: M | None) -> Weights:
 def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B {n_heads} T d_k"]:
     """Cuts the last axis into h heads and moves them before the tokens, without a copy.
 
-    In x, (B, T, h·d_k), the heads lie side by side, head 0 first. Of the view, (B, h, T, d_k), a
-    product takes the last two axes, so each head by itself.
+    In x, (B, T, h·d_k), head i is the columns from i·d_k to (i + 1)·d_k. Of the view,
+    (B, h, T, d_k), `@` multiplies the last two axes, and so each head by itself.
 
     Raises:
         TypeError, ValueError: `x` does not have three axes, or h does not divide the last one.
@@ -149,19 +149,22 @@ def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
 # 4. The module
 
 
-class MultiHeadAttention(Convertible):
+class MultiHeadAttention(Convertible):  # nn.Module, with from_torch, to_torch and load_layout
     """Concat(head_1, …, head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    Head by head (here without biases and dropout); `forward` computes all heads at once:
+    `forward` computes all heads at once. Head by head, it is the textbook's formula:
 
-        heads = [textbook_attention(x @ W_q[i], x @ W_k[i], x @ W_v[i], mask)[0] for i in range(h)]
-        output = torch.cat(heads, dim=-1) @ W_o
+    >>> mha = MultiHeadAttention(d_model=12, n_heads=2, bias=False)  # d_k = 6
+    >>> x, mask = torch.randn(3, 5, 12), torch.rand(5, 5) < 0.4
+    >>> W_q, W_k, W_v = mha.w_qkv.weight.view(3, 2, 6, 12).mT  # (h, d_model, d_k) each
+    >>> heads = [textbook_attention(x @ W_q[i], x @ W_k[i], x @ W_v[i], mask)[0] for i in range(2)]
+    >>> output = torch.cat(heads, dim=-1) @ mha.w_o.weight.mT
+    >>> torch.allclose(output, mha(x, mask=mask), atol=1e-6)
+    True
 
-    How it is called (`mha(query, key, value)` may get other tokens for each role):
+    Other calls (`mha(query, key, value)` takes one sequence for each role):
 
-        mha = MultiHeadAttention(512, 8)  # one layer, w_qkv, holds W^Q, W^K, W^V of all heads
-        output = mha(x)  # self-attention: (B, T, 512) gives (B, T, 512)
-        output = mha(x, causal=True)  # the same, where no token sees a later one
+        output = mha(x, mask=padding_mask(lengths), causal=True)  # blocks padding and later tokens
         output, weights = mha(x, memory, return_weights=True)  # cross-attention
 
     Attributes:
@@ -207,7 +210,7 @@ class MultiHeadAttention(Convertible):
 
     def reset_parameters(self) -> None:
         """Draws the parameters afresh; biases become 0."""
-        for weight in (*self.w_qkv.weight.chunk(3), self.w_o.weight):
+        for weight in (*self.w_qkv.weight.chunk(3), self.w_o.weight):  # W^Q, W^K, W^V, W^O
             nn.init.xavier_uniform_(weight)
         if self.w_o.bias is not None:
             nn.init.zeros_(self.w_qkv.bias)
@@ -224,11 +227,8 @@ class MultiHeadAttention(Convertible):
         *,
         causal: bool = False,
         return_weights: bool = False,
-    ) -> (
-        Float[Tensor, "*B T_q d_model"]
-        | tuple[Float[Tensor, "*B T_q d_model"], Float[Tensor, "*B h T_q T_k"]]
-    ):
-        """Gives every token of `query`, head by head, a weighted mean of the projected `value`.
+    ) -> Float[Tensor, "*B T_q d_model"] | tuple[Float[Tensor, "*B T_q d_model"], Weights]:
+        """Lets every token of `query` attend to those of `key` and `value`, in all heads at once.
 
         Args:
             query: (B, T_q, d_model), or (T_q, d_model) for one sequence.
@@ -250,13 +250,14 @@ class MultiHeadAttention(Convertible):
         value = key if value is None else value
         refusals.require_module_call(self, query, key, value, mask, causal, return_weights)
 
-        q, k, v = self._project(*execution.as_batch(query, key, value))  # (B, h, T, d_k) each
+        tokens = execution.as_batch(query, key, value)  # (T, d_model) becomes (1, T, d_model)
+        q, k, v = self._project(*tokens)  # (B, h, T, d_k) each
         dropout = self.dropout if self.training else 0.0
         context, weights = attend(q, k, v, mask, causal, dropout, return_weights)
-        del q, k, v  # without a gradient their memory is free before W^O asks for more
+        del q, k, v  # W^O can use their memory, unless a gradient needs them
         context = merge_heads(context)  # (B, h, T_q, d_k) -> (B, T_q, h·d_k)
         output = self.w_o(context)  # (B, T_q, d_model)
-        execution.require_output("w_o", output, context, self.d_model)
+        execution.require_output("w_o", output, context, self.d_model)  # w_o may be replaced
 
         if query.ndim == 2:
             output = output.squeeze(0)
@@ -269,10 +270,9 @@ class MultiHeadAttention(Convertible):
         if query is key is value:  # one product gives all three
             qkv = self.w_qkv(query)  # (B, T, 3·h·d_k)
             execution.require_output("w_qkv", qkv, query, 3 * width)
-            heads = split_heads(qkv, 3 * h)  # (B, 3·h, T, d_k): those of q, of k, of v
-            return heads.chunk(3, dim=1)
-        W_q, W_k, W_v = execution.thirds_of(self.w_qkv, width)  # each as a layer of its own
-        projected = W_q(query), W_k(key), W_v(value)  # (B, T, h·d_k) each
+            return split_heads(qkv, 3 * h).chunk(3, dim=1)  # the heads of q, of k and of v
+        w_q, w_k, w_v = execution.thirds_of(self.w_qkv, width)  # its rows as three layers
+        projected = w_q(query), w_k(key), w_v(value)  # (B, T, h·d_k) each
         return tuple(split_heads(x, h) for x in projected)
 
     def extra_repr(self) -> str:

@@ -1,6 +1,6 @@
 """How attention is called and run: types and names, what is around a layer, precision, pieces.
 
-Behind `attention`, which holds the formula; nothing here changes what comes out.
+Behind `attention`, which holds the formula; nothing here changes it, but for rounding.
 """
 
 import math
@@ -139,7 +139,7 @@ def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
 
 
 def require_output(name: str, output: Any, x: Tensor, width: int) -> None:
-    """What the layer of this name made of x, or a refusal where another took its place."""
+    """Refuses a layer, put in the place of w_qkv or w_o, whose output has another shape."""
     shape = (*x.shape[:-1], width)
     if not isinstance(output, Tensor) or output.shape != shape:
         raise ValueError(f"{name} must give a tensor of shape {shape}; it gave {describe(output)}.")
@@ -181,7 +181,7 @@ def _linear(weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
 # ---------------------------------------------------------------- precision and pieces
 
 
-def keyless_rows(mask: Bool[Tensor, "..."]) -> Bool[Tensor, "..."] | None:
+def fully_blocked_rows(mask: Bool[Tensor, "..."]) -> Bool[Tensor, "..."] | None:
     """(…, T_q, 1), True where every key is blocked; None where there is no such row.
 
     Returned in any case where looking means waiting for a GPU, or where there are no values yet.

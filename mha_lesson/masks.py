@@ -1,4 +1,4 @@
-"""The two masks everybody needs. Bool, True = blocked; `|` combines them."""
+"""Masks: bool, True = blocked; `|` combines them. Two for everybody, and steps of `attend`."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from mha_lesson.execution import keyless_rows
+from mha_lesson.execution import fully_blocked_rows
 from mha_lesson.refusals import require_device, require_positive_int
 from mha_lesson.refusals.of_attention import fitting_lengths
 
@@ -82,22 +82,22 @@ def fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
 def with_future(
     mask: Bool[Tensor, "..."] | None, key: Float[Tensor, "*batch T d_k"]
 ) -> Bool[Tensor, "..."]:
-    """The mask, and every key after the query's own position blocked, too."""
+    """The mask, which blocks every key after the query's own position, too."""
     future = out_of_reach(key.shape[-2], device=key.device)
     return future if mask is None else mask | future
 
 
-def opened(
+def open_blocked_rows(
     mask: Bool[Tensor, "..."] | None, n_axes: int
 ) -> tuple[Bool[Tensor, "..."] | None, Bool[Tensor, "..."] | None]:
-    """The mask in n_axes axes, each row with a key; and those without, (…, T_q, 1).
+    """The mask in n_axes axes, no row fully blocked; and which rows were, (…, T_q, 1).
 
     A softmax over no key is NaN: such rows see all keys, and are `zeroed` afterwards.
     """
     if mask is None:
         return None, None
     mask = fit_axes(mask, n_axes)
-    blocked_rows = keyless_rows(mask)
+    blocked_rows = fully_blocked_rows(mask)
     if mask.shape[-1] == 1:  # one cell a row blocks the whole row or nothing
         return None, blocked_rows
     return (mask if blocked_rows is None else mask & ~blocked_rows), blocked_rows

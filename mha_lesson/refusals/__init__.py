@@ -1,7 +1,7 @@
 """What is refused, in sentences that name the argument, what was expected and what came.
 
-A `require_…` function returns nothing when all is well, so a call costs a few comparisons; the
-sentence is only built for an error. `listed` returns the entries as a list.
+A `require_…` function makes a few comparisons, and builds the sentence only for an error. Where
+sizes may be NumPy's it returns them as Python's own; `listed` returns the entries as a list.
 """
 
 import math

@@ -723,7 +723,7 @@ EXEMPT = {
     "attention.textbook_attention": "the formula alone, without checks",
     "attention.attend": "behind the checks of the function and the module",
     "attention.attention_weights": "behind the checks of the function and the module",
-    "masks.opened": "behind the checks of the function and the module",
+    "masks.open_blocked_rows": "behind the checks of the function and the module",
     "rotation.angles": "behind the checks of the layer",
     "rotation.turned": "behind the checks of the layer",
     "cache.KVCache.joined": "behind the checks of the layer",
