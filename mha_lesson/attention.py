@@ -114,7 +114,7 @@ def attend(
 
 def attention_weights(q: Q, k: K, mask: M | None) -> Weights:
     """softmax(Q Kᵀ / √d_k) in few passes over T_q × T_k; each row needs an open key."""
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # ONNX lacks k.mT
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (…, T_q, T_k)
     bias = as_bias(mask, scores.dtype)  # 0, and −∞ where blocked
     return (scores if bias is None else scores + bias).softmax(dim=-1)  # (…, T_q, T_k)
 
