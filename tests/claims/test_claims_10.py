@@ -8,12 +8,15 @@ from mha_course.collection.shipped import draw
 from mha_lesson import rotate
 
 
-def test_equal_rows_score_less_far_apart_with_ripples():
-    row = torch.ones(1, 32, dtype=torch.float64)
-    at = torch.arange(200)
-    scores = (rotate(row, at[:1]) @ rotate(row.expand(200, 32), at).T)[0]
-    assert scores[:10].mean() > scores[60:100].mean() > 0.3 * scores[0] and scores[0] == 32
-    assert (scores.diff() > 0).any()
+@pytest.mark.parametrize(
+    "row", [torch.ones(1, 64).double(), draw(1, 64, seed=2), draw(1, 64, seed=3)]
+)
+def test_equal_rows_score_less_for_a_thousand_places_and_in_the_end_about_zero(row):
+    at = torch.arange(100_000)
+    scores = (rotate(row, at[:1]) @ rotate(row.expand(len(at), 64), at).T)[0] / row.square().sum()
+    near, far, farther, _, end = scores.split([10, 90, 900, 4000, 95_000])
+    assert near.mean() > far.mean() > farther.mean() > 0.1 > 0.02 > abs(end.mean())
+    assert (far.diff() > 0).any() and end.max() > 0.3
 
 
 @pytest.mark.parametrize(("d_k", "base"), [(8, 10_000.0), (12, 10_000.0), (12, 100.0)])
