@@ -150,7 +150,7 @@ def window(width: int, kept: int | None = None) -> Mask:
 
 
 def to_bits(x: Tensor, bits: int, dim: int) -> Tensor:
-    """Each row along `dim` in 2^bits equal steps from its least number to its greatest."""
+    """Each row along `dim` in 2^bits values, evenly from its least number to its greatest."""
     least, greatest = x.amin(dim, keepdim=True), x.amax(dim, keepdim=True)
     step = ((greatest - least) / (2**bits - 1)).clamp(min=1e-12)
     return ((x - least) / step).round() * step + least
