@@ -81,8 +81,8 @@ def scaled_dot_product_attention(
 
     Returns:
         The context (…, T_q, d_v), and with `return_weights` the weights after dropout,
-        (…, T_q, T_k). A query whose every key is blocked has zeros in both. A NaN in a key spoils
-        even rows whose mask blocks it (NaN + −∞ is NaN), unlike in the textbook's lines.
+        (…, T_q, T_k). A query whose every key is blocked has zeros in both. A NaN in a key may
+        spoil even rows that block it (NaN + −∞ is NaN), unlike in the textbook's lines.
 
     Raises:
         TypeError, ValueError: an argument does not fit; the sentence says which and why.
