@@ -1,15 +1,17 @@
 """Exercise 15, notebook 09: attention that never holds all of its scores."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import finalize
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mha_course.engine.device import bare, flat
+from mha_course.engine.device import address, bare, flat
 from mha_course.engine.inputs import normal, strided, unchanged
 from mha_course.engine.report import Finding
 from mha_course.exercises import WHOLE, Case, exercise
@@ -56,37 +58,53 @@ def scaled_scores(Q: Tensor, k: Tensor) -> Tensor:
 
 
 class _Sizes(TorchFunctionMode):
-    """Sees the largest tensor that is computed, and a fused call with all the keys."""
+    """Sees the largest tensor that is computed, all that is kept, and a fused call with all keys.
 
-    def __init__(self, n_queries: int, n_keys: int) -> None:
+    A list of many small tensors holds as much as a large one.
+    """
+
+    def __init__(self, t_q: int, t_k: int, n_blocks: int) -> None:
         super().__init__()
-        self.n_keys, self.largest, self.fused = n_keys, torch.empty(0), False
-        self.diagonal = (n_queries, n_queries)  # FlashAttention's diag(l) holds no scores
+        self.t_k, self.largest, self.fused = t_k, torch.empty(0), False
+        # No scores: FlashAttention's diag(l), and what each block found, stacked.
+        self.others = (t_q, t_q), (n_blocks, t_q), (n_blocks, t_q, 1)
+        self.kept = Counter[int]()  # address → how many tensors that are alive lie there
+        self.now = self.most = 0  # numbers in them
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") == "scaled_dot_product_attention":
-            self.fused |= self.n_keys in args[1].shape
+            self.fused |= self.t_k in args[1].shape
         for x in flat(result):
-            if isinstance(x, Tensor) and x.shape != self.diagonal:
+            if isinstance(x, Tensor) and x.shape not in self.others:
                 # Under vmap: all that is held, not the share of one.
                 self.largest = max(self.largest, bare(x), key=Tensor.numel)
+                finalize(x, self._change, address(x), bare(x).numel(), -1)
+                self._change(address(x), bare(x).numel(), 1)
         return result
+
+    def _change(self, at: int, size: int, by: int) -> None:
+        self.now += by * size * (self.kept[at] == (by < 0))
+        self.kept[at] += by
+        self.most = max(self.most, self.now)
 
 
 def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
     """Whether some tensor holds more scores than a block has: more than K, V and a column of ones.
 
-    Rows of one number, so that all scores of `block` queries, or of twice as many keys, are more.
+    Or many together as many as there are. Rows of one number, so that all scores of `block`
+    queries, or of twice as many keys, are more; so many blocks that as many parts are more, too.
     """
-    t_q, t_k, block = 53, 97, 4
+    t_q, t_k, block = 53, 211, 8
     Q, K, V = normal(t_q, 1, seed=7), normal(t_k, 1, seed=8), normal(t_k, 1, seed=9)
-    with torch.no_grad(), _Sizes(t_q, t_k) as sizes:
+    with torch.no_grad(), _Sizes(t_q, t_k, -(-t_k // block)) as sizes:
         answer(Q, K, V, block)
     if sizes.fused:
         what = f"one call of `scaled_dot_product_attention` with all {t_k} keys"
     elif sizes.largest.numel() > 3 * (t_k + block):
         what = f"a tensor {tuple(sizes.largest.shape)}"
+    elif sizes.most >= t_q * t_k:
+        what = f"a moment in which small tensors together keep {sizes.most} numbers"
     else:
         return None
     return Finding(
