@@ -7,9 +7,10 @@
     python tools/handout.py learners [--no-solutions] [NUMBER ...]   build/learners/…, bare
     python tools/handout.py lessons                            build/lessons/….html, by plan
 
-All of it is made from the stored notebooks; nothing is run. Slides hold the open thread, with --all
-the second readings too; paper holds both, with --short the open thread. Both are single files that
-load nothing from anywhere. `make slides` and `make print` call this.
+NUMBER is 3, or 1-6; without one, all are made. It is made from the stored notebooks; nothing is
+run. Slides hold the open thread, with --all the second readings too; paper holds both, with --short
+the open thread. Both are single files that load nothing from anywhere. `make slides` and `make
+print` call this.
 """
 
 import re
@@ -132,20 +133,28 @@ def save(name: str, text: str) -> None:
 
 def main() -> None:
     forms = {
-        "slides": (slides, "slides", ".slides.html"),
-        "print": (printed_page, "print", ".html"),
-        "nbgrader": (nbgrader, "nbgrader/source", ".ipynb"),
-        "otter": (otter, "otter", ".ipynb"),
-        "learners": (for_learners, "learners", ".ipynb"),
+        "slides": (slides, "slides", ".slides.html", "--all"),
+        "print": (printed_page, "print", ".html", "--short"),
+        "nbgrader": (nbgrader, "nbgrader/source", ".ipynb", ""),
+        "otter": (otter, "otter", ".ipynb", ""),
+        "learners": (for_learners, "learners", ".ipynb", "--no-solutions"),
     }
     if sys.argv[1:] == ["lessons"]:
         for name, text in lessons.written((notebooks.FOLDER / "TEACHING.md").read_text("utf-8")):
             save(f"lessons/{name}.html", text)
         return
-    if not sys.argv[1:] or sys.argv[1] not in forms:
-        raise SystemExit(__doc__)
-    make, folder, ending = forms[sys.argv[1]]
-    paths = notebooks.paths(*(word for word in sys.argv[2:] if not word.startswith("--")))
+    form, *words = sys.argv[1:] or [""]
+    numbers = [word for word in words if not word.startswith("-")]
+    if form not in forms or {*words} - {*numbers, forms[form][3]}:
+        raise SystemExit(f"{__doc__}\nGot: {' '.join(sys.argv[1:])}")
+    make, folder, ending, _ = forms[form]
+    paths = notebooks.paths(*numbers)
+    if make is for_learners:  # what lies there from before may be older, or hold solutions
+        before = [p for p in notebooks.paths() if (BUILD / folder / p.name).exists()]
+        if kept := [p for p in before if p not in paths]:
+            print(f"From before, and made anew, too: {', '.join(p.name[:2] for p in kept)}.")
+            print(f"To hand out the others alone, remove {BUILD / folder} first.")
+        paths += kept
     for path in [*paths, *(notebooks.FOLDER / name for name in LINKED if make is for_learners)]:
         # Graders want a folder for each assignment.
         inside = f"{folder}/{path.stem}" if make in (nbgrader, otter) else folder

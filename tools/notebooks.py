@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 
 from mha_course.base.disk import write_whole
 from mha_course.base.notebook import course, exercises
+from mha_course.classroom.final_test import books
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 TABLES = (FOLDER.parent / "README.md", FOLDER / "TEACHING.md", FOLDER / "00_start_here.ipynb")
@@ -35,11 +36,13 @@ CLOSED = "jp-MarkdownHeadingCollapsed"
 
 
 def paths(*numbers: str) -> list[Path]:
-    """The notebooks with these numbers, 03; all of them when none is given."""
+    """The notebooks with these numbers, 3 or 1-6; all of them when none is given."""
     found = {path.name[:2]: path for path in sorted(FOLDER.glob("*.ipynb"))}
-    if unknown := {*numbers} - {*found}:
-        raise SystemExit(f"Notebooks are named by their numbers, 03; got {', '.join(unknown)}.")
-    return [path for number, path in found.items() if number in (numbers or found)]
+    try:
+        asked = books(" ".join(numbers), "NUMBER") if numbers else found
+        return [found[number] for number in asked]
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
 
 
 def read(path: Path) -> NotebookNode:

@@ -98,8 +98,8 @@ def listed(option: str, text: str, numbers: Mapping[int, str], named: Sequence[s
     return [name for name in named if name in asked]
 
 
-def books(text: str) -> list[str]:
-    return listed("--notebooks", text, {int(book): book for book in BOOKS}, BOOKS)
+def books(text: str, option: str = "--notebooks") -> list[str]:
+    return listed(option, text, {int(book): book for book in BOOKS}, BOOKS)
 
 
 def chosen(
@@ -117,14 +117,15 @@ def chosen(
     some = [layouts[name] for name in layouts if name in names[:MOST_EXERCISES]]
     exercises = [draw.choice(variants) for variants in some]
     try:
-        unseen = [*bank(EXAM).values(), *(bank(own).values() if own else ())]
+        banks = [[*bank(path).values()] for path in (own, EXAM) if path]
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"--bank takes a file like {EXAM}; {own}: {error}") from error
-    unseen.sort(key=lambda question: question.notebook)
-    piles = [[q for q in unseen if q.notebook == book] for book in numbers]
-    turns = zip_longest(*(draw.sample(pile, len(pile)) for pile in piles))
-    dealt = [question for turn in turns for question in turn if question][:MOST_QUESTIONS]
-    return exercises, [question for question in unseen if question in dealt]
+    dealt = list[Question]()
+    for unseen in banks:  # a teacher's own first
+        piles = [[q for q in unseen if q.notebook == book] for book in numbers]
+        turns = zip_longest(*(draw.sample(pile, len(pile)) for pile in piles))
+        dealt += [question for turn in turns for question in turn if question]
+    return exercises, sorted(dealt[:MOST_QUESTIONS], key=lambda question: question.notebook)
 
 
 def parts(exercises: Sequence[Exercise], questions: Sequence[Question]) -> Iterator[Part]:

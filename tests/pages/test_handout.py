@@ -169,6 +169,30 @@ def test_in_what_learners_get_progress_is_kept_and_the_lab_changes_nothing(tmp_p
     assert [p.name for p in given if p.read_bytes() != given[p]] == [journal.COPY]
 
 
+def test_what_lies_there_from_before_is_made_anew(tmp_path, monkeypatch, capsys):
+    """It may hold what is not to be given out now: solutions."""
+    monkeypatch.setattr(handout, "BUILD", tmp_path / "build")
+    for words in (["02-03"], ["3", "--no-solutions"]):
+        monkeypatch.setattr(handout.sys, "argv", ["handout", "learners", *words])
+        handout.main()
+    made = [*(tmp_path / "build/learners").glob("*.ipynb")]
+    assert {path.name[:2] for path in made} == {"02", "03"}
+    assert not any("<summary>Solution" in path.read_text("utf-8") for path in made)
+    assert "From before, and made anew, too: 02." in capsys.readouterr().out
+
+
+REFUSED = "learners --nosolutions; print --no-solutions; otter 77; learners x; lessons 3; all; "
+
+
+@pytest.mark.parametrize("words", REFUSED.split(";"))
+def test_what_is_not_understood_is_refused(words, tmp_path, monkeypatch):
+    monkeypatch.setattr(handout, "BUILD", tmp_path)
+    monkeypatch.setattr(handout.sys, "argv", ["handout", *words.split()])
+    with pytest.raises(SystemExit, match=r"Got: |takes a list"):
+        handout.main()
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.one_in(4)
 @each_notebook
 def test_graders_sources_hold_the_solution_its_minutes_and_what_learners_get_does_not(path):
