@@ -19,6 +19,7 @@ from threading import Event
 from mha_course.base.notebook import paths
 from mha_course.classroom import sandbox, unpack
 from mha_course.classroom.reading import read
+from mha_course.lab.copies import LINKED
 
 LARGEST = 32 * 2**20  # bytes of a notebook: two hundred times one of the course's
 USUAL = 4 * 2**20  # bytes up to which it is simply read
@@ -36,6 +37,8 @@ PLATFORM = re.compile(
     r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_(?:\d{3,}_|assignsubmission_(?:file|onlinetext))", re.I
 )
 NOISE = {"__MACOSX", "__pycache__"}
+OURS = {*LINKED, "LICENSE", "Thumbs.db", "desktop.ini"}  # nobody's work
+NO_NOTEBOOK = "not a notebook: hand in the .ipynb"
 CHECKPOINTS = ".ipynb_checkpoints"  # where Jupyter puts a copy of what it saves
 ONLY_A_COPY = "only Jupyter's own copy of it is there, not read: hand in the notebook itself"
 NAMED_IN = ("learner", "name", "student", "full name", "first name")  # heads of a name's column
@@ -125,7 +128,11 @@ def learners(
             learner.others.append((shown(str(file)), why))
         else:
             hand_in = HandIn(path, shown(str(file)), "", path.lstat().st_mtime)
-            learner.notebooks += _notebooks(hand_in, unpacked)
+            for made in _notebooks(hand_in, unpacked):
+                if made.why.endswith(NO_NOTEBOOK):
+                    learner.others.append((made.file, made.why))
+                else:
+                    learner.notebooks.append(made)
     for learner in everybody.values():
         _keep_the_latest(learner)
     return sorted(everybody.values(), key=lambda learner: learner.name.casefold())
@@ -169,12 +176,14 @@ def _members(raw: bytes, archive: HandIn, unpacked: Path) -> list[HandIn]:
     if outcome.note:
         stopped = "" if outcome.note == sandbox.CRASHED else f" ({outcome.note})"
         raise OSError(NO_ZIP.format(stopped))
-    if not names:
+    if not any(whole is not None for _, whole in names):
         raise OSError("a zip archive without a notebook: hand in the notebook itself")
     found = []
     for number, (name, whole) in enumerate(names):
-        file, why = f"{archive.file}/{shown(name)}", "" if whole else NO_ZIP.format("")
-        found.append(replace(archive, path=work / str(number), file=file, why=why))
+        why = _other(name) if whole is None else "" if whole else NO_ZIP.format("")
+        if PurePath(name).name not in OURS:
+            file = f"{archive.file}/{shown(name)}"
+            found.append(replace(archive, path=work / str(number), file=file, why=why))
     return found
 
 
@@ -191,7 +200,7 @@ def _files(folder: Path, report: Path | None) -> list[Path]:
         folders[:] = [f for f in folders if Path(top, f).resolve() != left_out]
         links = [f for f in folders if os.path.islink(os.path.join(top, f))]
         files += [Path(top, n) for n in [*names, *links] if not n.startswith(".")]
-    return [path for path in files if path.name not in ("Thumbs.db", "desktop.ini")]
+    return [path for path in files if path.name not in OURS]
 
 
 def _at(file: PurePath) -> PurePath:
@@ -227,10 +236,12 @@ def _unfit(path: Path) -> str | None:
         return "not an ordinary file (a pipe, a device, a socket): not opened"
     if path.parent.name == CHECKPOINTS:
         return ONLY_A_COPY
-    if path.suffix.lower() not in (".ipynb", ".zip"):
-        kind = shown(path.suffix) if path.suffix else "file without an ending"
-        return f"a {kind}, not a notebook: hand in the .ipynb"
-    return None
+    return None if path.suffix.lower() in (".ipynb", ".zip") else _other(path.name)
+
+
+def _other(name: str) -> str:
+    ending = PurePath(name).suffix
+    return f"a {shown(ending) if ending else 'file without an ending'}, {NO_NOTEBOOK}"
 
 
 def content(hand_in: HandIn) -> bytes:

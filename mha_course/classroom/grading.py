@@ -42,6 +42,10 @@ OTHER_KERNEL = (
     "its kernel is {}, not Python; its code was read as Python all the same: choose Kernel, "
     "Change Kernel, Python 3, run it again and save it"
 )
+STRANGE = (
+    "no answer to an exercise is in it, and neither its name nor its cells are those of a notebook "
+    "of the course: is it the right file?"
+)
 NOWHERE = "No cell of this file holds an answer, so a ✓ for it counts for nothing."
 TOO_LONG = f"Its code is longer than {MOST_CODE:,} characters, and not all of it stands here."
 NEWER = (
@@ -204,6 +208,8 @@ def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submissio
         submission.seconds = round(outcome.seconds, 1)
         _take(submission, outcome, held.cells)
         _older_than_its_own(submission, held.python)
+    if held.cells and not (submission.notebook or submission.states or submission.note):
+        submission.note = STRANGE
     submission.trouble = submission.note
     kernel = OTHER_KERNEL.format(shown(held.language)) if held.language and held.cells else ""
     notes = (hand_in.note, kernel, submission.note)

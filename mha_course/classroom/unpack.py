@@ -11,7 +11,7 @@ import zipfile
 import zlib
 
 ARCHIVE = "archive"
-MOST_MEMBERS = 100  # notebooks that are taken out
+MOST_MEMBERS = 100  # files that are looked at, notebooks first
 PART = 2**20  # bytes that are held at once
 UNZIPS = (
     zipfile.BadZipFile,
@@ -26,15 +26,18 @@ UNZIPS = (
 
 
 def main(work: str, report: int, memory_gb: float, largest: int) -> None:
-    """Writes a line for each notebook: its name, and whether its file is whole."""
+    """Writes a line for each file: its name, and whether it is whole; None where not a notebook."""
     import resource
 
     size = int(memory_gb * 2**30)
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     with zipfile.ZipFile(os.path.join(work, ARCHIVE)) as archive:
-        names = [n for n in archive.namelist() if n.lower().endswith(".ipynb") and not _hidden(n)]
+        names = [n for n in archive.namelist() if not (n.endswith("/") or _hidden(n))]
+        names.sort(key=lambda n: not n.lower().endswith(".ipynb"))
         for number, name in enumerate(names[:MOST_MEMBERS]):
-            whole = _copied(archive, name, os.path.join(work, str(number)), largest)
+            path = os.path.join(work, str(number))
+            book = name.lower().endswith(".ipynb")
+            whole = _copied(archive, name, path, largest) if book else None
             os.write(report, json.dumps([name, whole]).encode() + b"\n")
 
 

@@ -148,9 +148,17 @@ def safe_text(x: Any, how: Callable[[Any], str] = repr, limit: int = 200) -> str
     return f"{words} …" if words else text[: limit - 1] + "…"
 
 
+class _Beginning(io.StringIO):
+    """What is printed first; the rest of it would only fill the memory."""
+
+    def write(self, text: str) -> int:
+        super().write(text[: 1000 - self.tell()] if self.tell() < 1000 else "")
+        return len(text)
+
+
 @contextlib.contextmanager
 def undisturbed() -> Iterator[io.StringIO]:
-    """A check leaves the world as it was; what is printed within goes into the yielded buffer."""
+    """A check leaves the world as it was; the beginning of what is printed goes into a buffer."""
     numpy = sys.modules.get("numpy")
     cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     python_state, torch_state = random.getstate(), torch.get_rng_state()
@@ -158,7 +166,7 @@ def undisturbed() -> Iterator[io.StringIO]:
     cuda_states = torch.cuda.get_rng_state_all() if cuda else None
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     threads = torch.get_num_threads()
-    printed, collects = io.StringIO(), gc.isenabled()
+    printed, collects = _Beginning(), gc.isenabled()
     gc.disable()  # in a large notebook a single collection takes a quarter of a second
     try:
         with (

@@ -263,6 +263,7 @@ def test_nothing_but_an_ordinary_file_is_opened(tmp_path):
     (tmp_path / "ada/03_link.ipynb").symlink_to(secret)
     (tmp_path / "ada/folder").symlink_to(tmp_path.parent)
     (tmp_path / "ada/06_x.py").write_text("x = 1")
+    (tmp_path / "ada/LICENSE").write_text("It was handed out.")
     with socket.socket(socket.AF_UNIX) as server:
         where = os.getcwd()
         os.chdir(tmp_path / "ada")  # the path of a socket has a limit
@@ -306,6 +307,8 @@ ZIPPED = {  # name in the zip → what it holds; number, cells and what is said 
     "10_again.ipynb": (b"PK\3\4", "10", [], "not a notebook"),
     "11_folder.ipynb/": (b"", None, [], ""),
     "12_broken.ipynb": (notebook("a = 12"), "12", [], "cannot be opened"),
+    "13/deeper.zip": (b"PK\3\4", None, [], "a .zip, not a notebook: hand in the .ipynb"),
+    "WORDS.md": (b"handed out with the notebooks", None, [], ""),
 }
 
 
@@ -334,6 +337,7 @@ def test_a_zip_is_opened_in_the_sandbox_whatever_its_names_say(tmp_path):
         assert held.cells == cells and says in (found[number].why or held.why), number
         assert found[number].file.isprintable()
         assert found[number].path.parent.parent == out  # nothing was written where a name says
+    assert [why for _, why in ada.others] == [ZIPPED["13/deeper.zip"][-1]]
 
 
 def test_an_archive_that_has_no_end_is_stopped(tmp_path, monkeypatch):
@@ -359,6 +363,15 @@ def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
     assert ada.notebooks[0].note.startswith("its name says 04, ")
     assert bob.notebooks[0].note.startswith("its name has no number")
     assert (eve.notebooks[0].notebook, eve.notebooks[0].note) == ("03", "")
+
+
+def test_a_file_without_an_answer_that_is_not_the_course_s_is_named(tmp_path, monkeypatch):
+    said = b'{"name": "split_heads", "state": "open"}\n{"end": true}'
+    for report, number in ((b'{"end": true}', ""), (b'{"end": true}', "03"), (said, "")):
+        monkeypatch.setattr(grading, "run", lambda *_, report=report: Outcome("", 1.0, report))
+        path = write(tmp_path / "lab1.ipynb", "print('hello')")
+        made = grading.one(HandIn(path, "lab1", number, 0), Limits())
+        assert ("is it the right file?" in made.trouble) == (report != said and not number)
 
 
 def test_another_kernel_is_named_and_its_code_read_all_the_same(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mha_course.engine import safely
 from mha_course.engine.device import DEVICE, OtherDevice
 from mha_course.engine.errors import explain
 from mha_course.engine.judge import judge
@@ -414,6 +415,13 @@ def test_what_it_printed_is_mentioned_only_where_something_was_attempted() -> No
     assert judge(_doubled(), answer).notes == ("(What it printed was left out here.)",)
     assert judge(_doubled(), lambda x: print(" ") or x).notes == ()
     assert judge(_doubled(), stub).notes == ()
+
+
+def test_of_what_is_printed_without_end_the_beginning_is_kept() -> None:
+    with safely.undisturbed() as printed:
+        for text in ("a" * 300, "b" * 10**6, "c"):
+            assert sys.stdout.write(text) == len(text)
+    assert printed.getvalue() == "a" * 300 + "b" * 700
 
 
 def test_a_report_has_all_notes() -> None:
