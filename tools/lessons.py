@@ -5,6 +5,7 @@ It is computed from the plans in TEACHING and the notebooks, by the formula of `
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from math import floor
 from typing import NamedTuple
 
@@ -17,8 +18,13 @@ from mha_course.pages.worksheets import page
 
 SPARE = 10  # minutes for what a class asks by itself
 PLAN = re.compile(r"### ([^\n]*?(\d+) minutes)\n(.*?)(?=\n##)", re.S)
-ROW = re.compile(r"^\| (\d+) \| ([^|]*\d\d\b[^|]*) \| \d+ \| [^|]* \| ([^|]*) \|$", re.M)
+ROW = re.compile(
+    r"^\| (\d+) \| ([^|]*\d\d\b[^|]*) \| \d+ \| "
+    r"(?:[^|]*break at \d+, (\d\d))?[^|]* \| ([^|]*) \|$",
+    re.M,
+)
 ABLE = re.compile(r"^By the end .*$", re.M)
+LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 SAID = "Say it first"
 
 
@@ -37,19 +43,27 @@ class Lesson(NamedTuple):
     parts: str
     able: list[str]
     clock: list[tuple[int, Section]]
-    asks: list[tuple[str, str, list[list[str]]]]
+    asks: list[tuple[int, list[list[str]]]]
     spare: int
     drops: list[tuple[str, int]]
     question: str
 
+    @property
+    def rows(self) -> Iterator[tuple[str, str, list[tuple[int, str]]]]:
+        """The clock, with what is done in the same way one after another in one row."""
+        for (book, does), some in groupby(self.clock, lambda row: (row[1].book, row[1].does)):
+            yield book, does, [(at, section.name) for at, section in some]
 
-def plans(guide: str) -> Iterator[tuple[str, list[Lesson]]]:
-    """(title, lessons) of each plan of the guide."""
+
+def plans(guide: str) -> Iterator[tuple[str, str, list[Lesson]]]:
+    """(title, what stands before its table, lessons) of each plan of the guide."""
     books = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
     asked = {part[:2]: minutes.QUESTION_TABLE.findall(part) for part in guide.split("### ")}
     for title, length, plan in PLAN.findall(guide):
         whole = title.startswith("Everything")
-        yield title, [_lesson(row, int(length), whole, books, asked) for row in ROW.findall(plan)]
+        before = LINK.sub(r"\1", plan.partition("\n|")[0].strip())
+        made = [_lesson(row, int(length), whole, books, asked) for row in ROW.findall(plan)]
+        yield title, before, made
 
 
 def _lesson(
@@ -59,7 +73,7 @@ def _lesson(
     books: dict[str, NotebookNode],
     asked: dict[str, list[tuple[str, str]]],
 ) -> Lesson:
-    number, parts, question = row
+    number, parts, rested, question = row
     clock, able, asks = [], [], []
     now = float(minutes.OPENING)
     if parts.startswith("from memory"):
@@ -67,17 +81,19 @@ def _lesson(
         clock.append((round(now), recall))
         now += minutes.RECALL
     for book, start, *ends in minutes.PART.findall(parts):
+        if book == rested:
+            clock.append((round(now), Section("", "Break", minutes.BREAK, "", 0)))
+            now += minutes.BREAK
         cells = minutes.part_of_a_plan((book, start, *ends), books, whole)
         goes_on = f"You go on with “{start}”. " if start else ""
         able.append(goes_on + ABLE.search(books[book].cells[0].source)[0])
-        for section in _sections(book, cells, asked[book]):
+        for section, part in _sections(book, cells, asked[book]):
             clock.append((round(now), section))
+            for _, rows in minutes.aloud(part, asked[book]):
+                asks.append((round(now), [r.strip("| ").split(" | ") for r in rows.splitlines()]))
             now += section.minutes
-        for before, rows in minutes.aloud(cells, asked[book]):
-            asks.append((book, before, [r.strip("| ").split(" | ") for r in rows.splitlines()]))
-    rest = minutes.BREAK if now > minutes.UNBROKEN else 0
-    spare, drops = floor(length - now - rest), []
-    could = [*_droppable([section for _, section in clock], asks)]
+    spare, drops = floor(length - now), []
+    could = [*_droppable([section for _, section in clock if section.book], asks)]
     while could and (lacks := SPARE - spare - sum(gives for _, gives in drops)) > 0:
         # The smallest that is enough, or else the largest.
         best = min(could, key=lambda drop: (drop[1] < lacks, abs(drop[1] - lacks)))
@@ -89,7 +105,7 @@ def _lesson(
 
 def _sections(
     book: str, cells: list[NotebookNode], asked: list[tuple[str, str]]
-) -> Iterator[Section]:
+) -> Iterator[tuple[Section, list[NotebookNode]]]:
     starts = [i for i, cell in enumerate(cells) if i == 0 or heading(cell)[0]]
     for at, end in zip(starts, [*starts[1:], len(cells)], strict=True):
         part = cells[at:end]
@@ -106,7 +122,7 @@ def _sections(
         level, name = heading(part[0])
         name = "the title, and its question" if level == 1 else name
         words = ", ".join(word for word, there in does.items() if there) or "read and run"
-        yield Section(book, name, minutes.in_class(part, asked), words, exercise)
+        yield Section(book, name, minutes.in_class(part, asked), words, exercise), part
 
 
 def _droppable(sections: list[Section], asks: list) -> Iterator[tuple[str, int]]:
@@ -124,6 +140,6 @@ def _droppable(sections: list[Section], asks: list) -> Iterator[tuple[str, int]]
 
 def written(guide: str) -> Iterator[tuple[str, str]]:
     """(name of a file, page) for each plan."""
-    for title, lessons in plans(guide):
-        name = re.sub(r"\W+", "_", title.lower())
-        yield name, page("lessons.html.j2", title=title, lessons=lessons, needed=SPARE)
+    for title, before, lessons in plans(guide):
+        name, given = re.sub(r"\W+", "_", title.lower()), {"title": title, "before": before}
+        yield name, page("lessons.html.j2", **given, lessons=lessons, needed=SPARE)

@@ -58,7 +58,9 @@ def test_a_picture_is_large_and_a_verdict_comes_at_a_key_press():
 
 
 def test_each_lesson_has_ten_minutes_or_says_what_to_drop_for_them():
-    for title, made in lessons.plans((notebooks.FOLDER / "TEACHING.md").read_text("utf-8")):
+    guide = (notebooks.FOLDER / "TEACHING.md").read_text("utf-8")
+    for title, before, made in lessons.plans(guide):
+        assert before in re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", guide) and "|" not in before
         longest = int(re.search(r"(\d+) minutes$", title)[1])
         for one in made:
             assert one.spare + sum(gives for _, gives in one.drops) >= lessons.SPARE, one
@@ -67,6 +69,14 @@ def test_each_lesson_has_ten_minutes_or_says_what_to_drop_for_them():
             assert starts == sorted(starts) and starts[0] == 5 and one.able and one.question
             last = one.clock[-1][1].minutes
             assert starts[-1] + last <= longest - one.spare + 1
+            assert {at for at, _ in one.asks} <= {*starts}
+            rows = [(at, name) for *_, parts in one.rows for at, name in parts]
+            assert rows == [(at, section.name) for at, section in one.clock]
+            begins = {section.book or section.name: at for at, section in reversed(one.clock)}
+            plan = guide.split(f"### {title}\n")[1].split("\n##")[0]
+            line = re.search(rf"^\| {one.number} \|.*", plan, re.M)[0].split(" | ")[3]
+            for what, at in re.findall(r"(\d\d|break) at (\d+)", line):  # in fives
+                assert -3 <= int(at) - begins[what.replace("break", "Break")] < 5, (line, begins)
     assert [page for _, page in lessons.written("### One session of 90 minutes\n\n##")]
 
 
