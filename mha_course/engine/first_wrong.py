@@ -4,7 +4,9 @@ What the learner's lines make is held against what the steps of the right way ma
 as made in any order of its axes, and head by head, too.
 """
 
+import contextlib
 import math
+from collections.abc import Sequence
 from itertools import permutations
 from typing import Any
 
@@ -35,6 +37,7 @@ def first_wrong(attempt: Attempt) -> Finding | None:
         return None
     begin = made[reached] if reached >= 0 else -1
     known = [value for values in right.values() for value in values]
+    known += [head for value in known if value.ndim == 4 for head in value.unbind(1)]
     parts = right[ways[reached]] if reached >= 0 else ()
     wrong = [
         (x, line)
@@ -56,8 +59,10 @@ def first_wrong(attempt: Attempt) -> Finding | None:
         last, them = seen[begin][1], "them" if name.endswith("s") else "it"
         where = f" (line {last})" if last <= (line or last) else ""
         nowhere = f"{name} should come next, and no line makes {them}"
-        then = f"your {_are(name)} not" if alike else nowhere
-        does = f"Your {_are(stages[ways[reached]])} right{where}; {then}"
+        left_out = wrong and _goes_on_without(attempt.problem, case, following, wrong[0][0])
+        then = f"your {_are(name)} not" if alike and not left_out else nowhere
+        order = ", in another order of axes" * _turned(seen[begin][0], parts, case.tolerance)
+        does = f"Your {_are(stages[ways[reached]])} right{where}{order}; {then}"
     if not line:
         asks = f"What {'are' if name.endswith('s') else 'is'} the {name} made of?"
         return Finding("unfinished", f"{does}.", asks)
@@ -72,8 +77,22 @@ def _are(name: str) -> str:
     return f"{name} {'are' if name.endswith('s') else 'is'}"
 
 
-def _on_the_right_way(problem: Problem, case: Case) -> dict[str, list[Tensor]]:
-    """Step -> what it makes; ">step" -> what it is given first."""
+def _goes_on_without(problem: Problem, case: Case, step: str, yours: Tensor) -> bool:
+    """Whether these numbers come of a later step where this one is left out."""
+    with contextlib.suppress(Exception):  # what it is given is not what it gives
+        made = _on_the_right_way(problem, case, **{step: lambda x, *_: x})
+        return any(_is(yours, x, case.tolerance) for values in made.values() for x in values)
+    return False
+
+
+def _turned(yours: Tensor, parts: Sequence[Tensor], tolerance: float) -> bool:
+    """Whether these are the numbers of one of the right values, its axes in another order."""
+    alike = [x for x in parts if x.ndim == yours.ndim and _is(yours, x, tolerance)]
+    return bool(alike) and not any(_is(yours, x, tolerance, as_it_is=True) for x in alike)
+
+
+def _on_the_right_way(problem: Problem, case: Case, **other: Any) -> dict[str, list[Tensor]]:
+    """Step -> what it makes; ">step" -> what it is given first. Other steps replace right ones."""
     made: dict[str, list[Tensor]] = {}
 
     def kept(site: str, step: Any) -> Any:
@@ -85,7 +104,8 @@ def _on_the_right_way(problem: Problem, case: Case) -> dict[str, list[Tensor]]:
 
         return run
 
-    problem.right(*case.inputs, **{site: kept(site, step) for site, step in problem.steps.items()})
+    steps = problem.steps | other
+    problem.right(*case.inputs, **{site: kept(site, step) for site, step in steps.items()})
     return made
 
 
@@ -106,7 +126,7 @@ def _last(values: list[Tensor], seen: list[tuple[Tensor, int]], tolerance: float
     return NOT_MADE if NOT_MADE in numbers else max(numbers)
 
 
-def _is(yours: Tensor, right: Tensor, tolerance: float) -> bool:
+def _is(yours: Tensor, right: Tensor, tolerance: float, as_it_is: bool = False) -> bool:
     """Whether they hold the same numbers, with their axes in any order, or joined.
 
     What is low enough to block a key counts as −∞.
@@ -116,8 +136,8 @@ def _is(yours: Tensor, right: Tensor, tolerance: float) -> bool:
     room = allowed(yours.dtype, tolerance)
     yours, right = (x.double().masked_fill(x < BLOCKS, -math.inf) for x in (yours, right))
     ways = [yours.permute(p) for p in permutations(range(yours.ndim))] if yours.ndim < 5 else []
-    fitting = [x for x in ways if x.shape == right.shape]
-    if not fitting and (_cuts(yours, right) or _cuts(right, yours)):
+    fitting = [x for x in ways[: 1 if as_it_is else None] if x.shape == right.shape]
+    if not (fitting or as_it_is) and (_cuts(yours, right) or _cuts(right, yours)):
         fitting = [yours.reshape(right.shape)]
     return any(close(x, right, room) for x in fitting)
 

@@ -32,7 +32,8 @@ TRIES = {
         "".join(f"{y} = {y}.view(B, T, h, d_k).permute(0, 2, 3, 1)\n" for y in "qkv")
         + "context = (q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v\n"
         + "return self.w_o(context.permute(0, 3, 1, 2).reshape(B, T, D))\n",
-        "heads are right (line 13); dot products should come next, and no line makes them",
+        "heads are right (line 13), in another order of axes; "
+        "dot products should come next, and no line makes them",
         14,
     ),
     "heads summed": (
@@ -41,6 +42,20 @@ TRIES = {
         "    out = out + weights @ v\nreturn self.w_o(out)\n",
         "weights are right (line 13); context should come next, and no line makes it",
         14,
+    ),
+    "the scale and w_o left out": (
+        HEADS + "scores = q @ k.mT\nweights = scores.softmax(-1)\n"
+        "return (weights @ v).transpose(1, 2).reshape(B, T, D)\n",
+        "dot products are right (line 12); scores should come next, and no line makes them",
+        13,
+    ),
+    "a mean of heads, whose weights one line makes twice": (
+        "out = 0\nfor s in (slice(i, i + d_k) for i in range(0, D, d_k)):\n"
+        "    scores = q[..., s] @ k[..., s].mT / math.sqrt(d_k)\n"
+        "    weights = scores.softmax(-1).nan_to_num(0)\n"
+        "    out = out + weights @ v / h\nreturn self.w_o(out)\n",
+        "weights are right (line 14); context should come next, and no line makes it",
+        15,
     ),
     "two at once": (
         HEADS + "scores = q @ k.mT / math.sqrt(d_k)\nweights = scores.softmax(-2)\n"
