@@ -138,7 +138,8 @@ def wrong_only(attempt: Attempt) -> str:
             return f"where {letter} = 1"
     notes = dict.fromkeys(c.note for c in wrong)
     clear = 0 < len(notes) <= LISTED and notes.keys().isdisjoint({"", *(c.note for c in right)})
-    return ", and ".join(notes) if right and clear else ""
+    short = [n for n in notes if not n.startswith(tuple(f"{m}," for m in notes))]
+    return ", and ".join(short) if right and clear else ""
 
 
 SINGLE_MATRICES = (

@@ -1,5 +1,6 @@
 """What differs, where no slip and no place explains it: type, shape, dtype, numbers; and how."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from math import isclose
@@ -92,7 +93,11 @@ def what_differs(attempt: Attempt) -> Explanation:
     elif finding.key != MOVED:
         if place := finding.key != "more_than_asked" and first_wrong(attempt):
             finding = replace(finding, does=f"{finding.does} {place.does}", asks=place.asks)
-        if seen := relations.experiment(attempt, attempt.wrong):
+        if name := _given_back(attempt):
+            does = f"{finding.does} What comes back is `{name}`, as it came in."
+            asks = place.asks if place else "What should become of it first?"
+            finding = replace(finding, key="given_back", does=does, asks=asks)
+        elif seen := relations.experiment(attempt, attempt.wrong):
             asks = place.asks if place else seen.asks
             finding = replace(seen, does=f"{finding.does} {seen.does}", asks=asks)
     notes = []
@@ -100,6 +105,16 @@ def what_differs(attempt: Attempt) -> Explanation:
         stops = f"On {n} of the {len(attempt.trials)} inputs tried it stops with an error."
         notes.append(f"{stops} {attempt.first_error.does}")
     return Explanation((finding,), (*notes, where_right(attempt)))
+
+
+def _given_back(attempt: Attempt) -> str:
+    """The argument that comes back as it was, on every input; empty where none does."""
+    for i, name in enumerate(attempt.problem.arguments):
+        given = [t.case.inputs[i] for t in attempt.wrong]
+        back = (t.gives(x) for t, x in zip(attempt.wrong, given, strict=True))
+        if all(isinstance(x, Tensor) for x in given) and all(back):
+            return name
+    return ""
 
 
 def _what_differs(attempt: Attempt) -> Finding:
@@ -134,11 +149,15 @@ def _what_differs(attempt: Attempt) -> Finding:
     if differs.kind == "shape":
         alike = [here, *_alike(differs, wrong, "shape")]
         have = letters_of_all([(tuple(yours.shape), sizes) for yours, _, sizes in alike])
+        fixed = len(alike) > 1 and differs.yours.ndim and not re.search("[A-Za-z]", have)
         return Finding(
             key,
-            f"{part} {_shape_words(have, differs.yours)}, but it should be "
-            f"{problem.results[differs.part].shape} = {tuple(differs.expected.shape)}.{does}",
-            "Which line changes the shape, and which axis goes wrong there?",
+            f"{part} {_shape_words(have, differs.yours)}{' on every input' * bool(fixed)}, but it "
+            f"should be {problem.results[differs.part].shape} = {tuple(differs.expected.shape)}."
+            f"{does}",
+            "In whose place does each of these numbers stand?"
+            if fixed
+            else "Which line changes the shape, and which axis goes wrong there?",
         )
     if differs.expected.ndim == 0:
         given, right = number(float(differs.yours)), number(float(differs.expected))

@@ -1,6 +1,7 @@
 """Whether a gradient gets through a right answer: values alone train nothing."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -58,7 +59,12 @@ def _gradient_on(attempt: Attempt, case: Case) -> Finding | None:
     if not leaves:
         return None
     if isinstance(yours, Raised):
-        return errors.explain(yours, "in the backward pass, where the gradient is computed")
+        error = errors.explain(yours, "in the backward pass, where the gradient is computed")
+        line = attempt.source.writes_in_place() if error.key == "error:written_over" else ""
+        if line:
+            does = error.does.replace("A line writes", line)
+            return replace(error, does=does, asks="How could it make a new tensor?")
+        return error
     if yours is None or all(g is None for g in yours.values()):
         return NONE
     stops = [n for n, g in yours.items() if g is None and not n.startswith("`W_")]

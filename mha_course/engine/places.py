@@ -45,6 +45,7 @@ def first_mend(attempt: Attempt) -> Change | None:
         if mends(bounded(attempt.bound.rebind(version))):
             around = [c for c in listed if c.kind == "much" and _takes_out(c, change)]
             around.sort(key=lambda c: (not isinstance(c.node, ast.If), -listed.index(c)))
+            around += [c for c in listed if change.kind == "missing" and _turns_back(c)]
             for outer, other in versions(source, around):  # simpler: leave it out altogether
                 if mends(bounded(attempt.bound.rebind(other))):
                     return outer
@@ -165,6 +166,13 @@ def _takes_out(outer: Change, change: Change) -> bool:
     inside = any(node is change.node for node in ast.walk(outer.node))
     elsewhere = change.node is not outer.node and change.node is not outer.new
     return change.kind != "much" and inside and elsewhere
+
+
+def _turns_back(change: Change) -> bool:
+    """Whether a change takes out an exchange of axes: then none was missing elsewhere."""
+    function = getattr(change.node, "func", change.node)
+    turns = getattr(function, "attr", "") in ("T", "mT", "transpose", "swapaxes", "permute")
+    return change.kind == "much" and turns and change.new is getattr(function, "value", None)
 
 
 def _line(change: Change) -> int:

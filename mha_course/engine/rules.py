@@ -174,7 +174,9 @@ def its_error(attempt: Attempt) -> Explanation | None:
             "How do you name the last two axes, however many come before them?",
         )
         return Explanation((finding,), (error.does,))
-    dropped = ""
+    dropped = given = ""
     if error.key == "error:broadcast_shapes" and isinstance(first, Raised):
         dropped = attempt.source.axis_dropped(first.number)
-    return Explanation((error,), (dropped, where))
+    if error.key in OF_SHAPES | OF_TENSORS and isinstance(first, Raised):
+        given = attempt.source.no_longer_given(first.number)
+    return Explanation((error,), (dropped, given, where))

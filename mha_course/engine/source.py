@@ -216,6 +216,26 @@ class Source:
                 )
         return ""
 
+    def no_longer_given(self, number: int | None) -> str:
+        """Which argument a line uses that an earlier line has replaced."""
+        for function in self.nodes(ast.FunctionDef):
+            used = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+            here = {n.id for n in used if n.lineno == number and isinstance(n.ctx, ast.Load)}
+            given = here & {a.arg for a in function.args.args}
+            for n in used:
+                always = isinstance(n.ctx, ast.Store) and self.statement(n) in function.body
+                if n.id in given and always and n.lineno < (number or 0):
+                    return f"There, `{n.id}` is not what came in: line {n.lineno} has replaced it."
+        return ""
+
+    def writes_in_place(self) -> str:
+        """The line that writes into a tensor; empty where there is none, or more than one."""
+        into = [n for n in self.nodes(ast.Subscript) if isinstance(n.ctx, ast.Store)]
+        into += [*self.nodes(ast.AugAssign)]
+        into += [n for n in self.nodes(ast.Attribute) if re.search(r"[a-z]_$", n.attr)]
+        lines = {n.lineno: f"Line {n.lineno}, `{self.line(n)}`, writes" for n in into}
+        return lines.popitem()[1] if len(lines) == 1 else ""
+
     def made_without_dtype(self) -> ast.Call | None:
         """A tensor made without a dtype: then it holds float32 numbers."""
         for node in self.nodes(ast.Call):
@@ -240,6 +260,8 @@ class Source:
                 line = getattr(self.parents[node] if kind is ast.Not else node, "lineno", number)
                 if number in (None, line):
                     asked = getattr(self.parents[node], "operand", getattr(node, "test", None))
+                    if kind is ast.BoolOp and isinstance(node.values[1], ast.Call):
+                        asked = node.values[0]  # `mask or torch.zeros(…)`
                     given = getattr(asked, "id", "")
                     return Finding(
                         "truth_of_a_tensor",

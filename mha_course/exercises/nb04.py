@@ -482,8 +482,8 @@ def empty_after(weights, mask):
     )
     "= infinity_after"
     renormalised_after = shares(kept)
-    """The mask comes after the softmax, and rows are divided by what is left: where nothing is left
-    (no key is open, or the open ones score far below the blocked ones) that is 0/0."""
+    """The mask comes after the softmax (or its `exp`), and rows are divided by what is left: where
+    nothing is left (no key is open, or the open ones score far below the blocked) that is 0/0."""
     renormalised_cleared = shares(kept).nan_to_num(0.0)
     """Where the open keys score far below the blocked ones the row is lost, and comes out as 0: a
     blocked score still takes part in the softmax, or in the maximum, and is removed only after

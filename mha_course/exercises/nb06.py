@@ -334,6 +334,9 @@ def all_of_it(x, mask, layers):
     always_causal = right(x, blocked if mask is None else blocked | mask, layers)
     """The future is always blocked, whatever mask is given. | Where does the triangle come from if
     the caller has not passed it?"""
+    causal_without_a_mask = right(x, blocked if mask is None else mask, layers)
+    """Where no mask is given, the future is blocked. | Which keys does a caller want to be blocked
+    who passes no mask?"""
     turned = x.transpose(0, 1)
     tokens_first = right(turned, mask, layers).transpose(0, 1)
     """Tokens of one sequence do not see each other, and those of different sequences do: axis 0 is

@@ -13,6 +13,7 @@ from typed import typed
 
 LEFT = {  # by other cells
     "math": math,
+    "torch": torch,
     "d_k": 2,
     "W_q": torch.randn(3, 5, generator=torch.Generator().manual_seed(0)),
     "attention_scores": typed("Q, K", "..."),
@@ -50,6 +51,14 @@ attention_scores | no_scale | not right yet
 attention | calls_a_stub | `attention_scores` returns nothing yet
     weights = attention_scores(Q, K).softmax(-1)
     return weights @ V, weights
+masked_softmax | error:written_over | Line 3, `w[w.isnan()] = 0`, writes over numbers in place
+    w = scores.masked_fill(mask, -math.inf).softmax(-1)
+    w[w.isnan()] = 0
+    return w
+split_heads | given_back | What comes back is `x`, as it came in.
+    return x
+causal_mask | shape | has shape (6, 6) on every input, but it should be (T, T)
+    return torch.ones(6, 6, dtype=torch.bool).triu(1)
 masked_softmax | added_1e9 | as if nothing were blocked
     empty = mask.all(-1, keepdim=True)
     return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1)
@@ -113,6 +122,23 @@ OF_A_CLASS = [
     ("self.n_heads", "n_heads", "`n_heads` is an argument of `__init__`, but no other method"),
     ("keepdim=True", "keepdim=False", "`False` in `gone = mask.all(-1, keepdim=False)`: the opp"),
     (", keepdim=True", "", "`gone = mask.all(-1)`: the axis it works along is dropped"),
+    (
+        "if mask is None:\n            mask =",
+        "mask = mask or",
+        "Do you ask whether there is a `mask`",
+    ),
+    ("(weights @ V)", "(weights @ V, weights)", "It gets a tuple, several things at once"),
+    (
+        "(weights @ V)",
+        "(weights.transpose(-2, -1) @ V)",
+        "`….transpose(-2, -1)` in `context = (weights.transpose(-2, -1) @ V)",
+    ),
+    ("torch.zeros_like(scores).bool()", "False", "A plain Python number stands where"),
+    (
+        "Q, K, V = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))",
+        "x = self.cut(self.w_q(x))\n        Q, K, V = x, self.cut(self.w_k(x)), x",
+        "There, `x` is not what came in: line 12 has replaced it",
+    ),
     ("context = ", "mixed = ", "`context` (a tensor of shape (2, 3)) is not one of your arguments"),
     (
         ATTEND + "        context = (weights @ V)",
