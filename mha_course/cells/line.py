@@ -31,7 +31,9 @@ def _said(name: str, yours: Any, right: Tensor, mistakes: Mapping[str, Tensor]) 
     if yours is ...:
         return f"○ {name}: not written yet; the course's own stands in"
     if not isinstance(yours, Tensor) or yours.shape != right.shape:
-        return f"✗ {name}: a tensor of shape {tuple(right.shape)} is asked for"
+        came = tuple(yours.shape) if isinstance(yours, Tensor) else f"no tensor but {yours!r:.30}"
+        return f"✗ {name}: a tensor of shape {tuple(right.shape)} is asked for, this is {came}"
+    yours = yours.to(right)
     for does, gives in mistakes.items():
         if torch.allclose(yours, gives, atol=1e-4) and not torch.allclose(gives, right, atol=1e-4):
             return f"✗ {name}: {does}"

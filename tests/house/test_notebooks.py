@@ -441,7 +441,8 @@ LINES = {  # cells before, the line's, its check; what is right, and what is not
             "V = X @ W_v.T": "W_v, without a bias",
             "V = X @ W_k.T + b_v": "W_k, with b_v",
             "V = X @ W_v.T + 2 * b_v": "the numbers are not",
-            "V = (X @ W_v.T + b_v).T": "(17, 32)",
+            "V = (X @ W_v.T + b_v).T": "(17, 32) is asked for, this is (32, 17)",
+            "V = (X @ W_v.T + b_q).double()": "W_v, with b_q",
         },
     ),
     "05": (
@@ -450,7 +451,7 @@ LINES = {  # cells before, the line's, its check; what is right, and what is not
         {
             "write_1 = head_1 @ W_o[:, 2:]": "not transposed",
             "write_1 = head_1 @ W_o[:, :2].T": "columns of head 0",
-            "write_1 = 1": "(2,)",
+            "write_1 = 1": "(2,) is asked for, this is no tensor but 1",
         },
     ),
 }
