@@ -87,6 +87,7 @@ class Story:
         }
         self.arrays = {"weights": weights, "ribbons": p, "golf": played[:, self.answer]}
         self.arrays |= {"heads": heads[:, self.answer], "layers": layers[:, self.answer]}
+        self.arrays["swapped"] = late_weights(other).flatten()
 
     def tops(self) -> list[list[tuple[str, float]]]:
         return [self.about["before"], *self.about["without"], *self.about["tops"].values()]
@@ -118,6 +119,16 @@ class Story:
                 return [*sets[order[0]]]
             best = [sets[i] for i in order[:BEAM]]
         raise AssertionError(f"no {MOST} ribbons change {self.about}")
+
+
+@torch.no_grad()
+def late_weights(prompt: Prompt) -> Tensor:
+    """(late layers, h, T): what the last token takes there, where another token comes first."""
+    x, taken, kept = prompt.entering[LATE[0]][None], [], prompt._kept([[]])
+    for number in LATE:
+        x, weights = prompt._layer(number, x, kept[number])
+        taken.append(weights[0])
+    return torch.stack(taken)
 
 
 def main(path: Path = FILE) -> None:

@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE / "data" if (HERE / "data").is_dir() else HERE.parent / "data"
 
 SHA256 = {
-    "writes.safetensors": "9c0f92d33aac65f1d2bfaca28ca94334343159d62e2d4fe27f9024f487f6c202",
+    "writes.safetensors": "e37720c89cc24135bc02d218df602a88ccd7e997fcc0e3265d1db7afde7f4805",
     "cuts.safetensors": "9a84ffd33d469f8d6ccb077ac5caf32df89d4b66a41ba704ee526a053600e2d8",
     "experiments.json": "13c94098c8d4a80f9af42a2109144ac17388417bfe840da1aec211cdda766490",
     "judges.tsv": "64da7ba50f7ecee6d16f21830aee85b3ce1bc4456d6d99193114b6332f3f2693",

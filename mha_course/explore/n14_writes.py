@@ -85,7 +85,7 @@ class Prompt:
             begin = min(first[some[0]], self.known)
             x = self.entering[begin].expand(len(some), -1)
             for number in range(begin, N_LAYERS):
-                x = self._layer(number, x, kept[number])
+                x, _ = self._layer(number, x, kept[number])
             found[some] = F.linear(self.model.norm(x), self.model.words).softmax(dim=-1)
         return found
 
@@ -97,7 +97,8 @@ class Prompt:
                 kept[at[0], i, at[1], at[2]] = 0
         return kept
 
-    def _layer(self, number: int, x: Tensor, kept: Tensor) -> Tensor:
+    def _layer(self, number: int, x: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """The last token after a layer, for each cut (n, d_model); what it took (n, h, T)."""
         layer: Any = self.model.layers[number]
         q, k, v = _heads(layer, x, torch.full((len(x),), len(self.pieces) - 1))  # (h, n, d_k)
         before = torch.einsum("hnd,hkd->nhk", q, self.keys[number])
@@ -105,7 +106,7 @@ class Prompt:
         weights = (torch.cat((before, own), dim=-1) / D_K**0.5).softmax(dim=-1) * kept
         context = torch.einsum("nhk,hkd->nhd", weights[..., :-1], self.values[number])
         context = context + weights[..., -1:] * v.transpose(0, 1)
-        return _after(layer, x, context.flatten(1))
+        return _after(layer, x, context.flatten(1)), weights
 
 
 def _heads(layer: Any, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -174,7 +175,7 @@ def stored() -> dict[str, tuple[dict[str, Any], dict[str, np.ndarray]]]:
     found = {}
     with safe_open(data_file("writes.safetensors"), framework="pt") as file:
         for about in json.loads(file.metadata()["stories"]):
-            names = ("weights", "ribbons", "heads", "layers", "golf")
+            names = ("weights", "ribbons", "heads", "layers", "golf", "swapped")
             arrays = {k: file.get_tensor(f"{about['name']} {k}").numpy() / 10_000 for k in names}
             arrays["weights"] = arrays["weights"].reshape(N_LAYERS, N_HEADS, -1)
             found[about["text"]] = about, arrays

@@ -64,7 +64,7 @@ export class Writes {
     else if (moved) this.open(this.story, "head");
     this.filling = false;
     if (!given && scene.writes.begin && this.view.ask) this.run(scene.writes.begin);
-    const { cuts, story, mode } = this, k = cuts.at(-1)?.[2] ?? story.target;
+    const { mode, mapped: k } = this;
     const values = Float32Array.from({ length: H * N_LAYERS }, (_, i) => this.weight(i % N_LAYERS,
       Math.floor(i / N_LAYERS), k));
     const marks = scene.marks.map((m) => (m.kind === "heatmap" ? { ...m, values, marks: mode === "head" ? [[head,
@@ -112,8 +112,13 @@ export class Writes {
   }
 
   named(k) { return !k && this.swapped ? this.story.other[0] : bare(this.story.pieces[k]); }
+  get mapped() { return this.cuts.at(-1)?.[2] ?? this.story.target; } // of which word the map is
   get asks() { return this.mode === "head" && this.guide && alike(this.guide.slice(0, 2), this.where); }
-  weight(layer, head, k) { return this.story.weights[(layer * H + head) * this.story.pieces.length + k] ?? 0; }
+  weight(layer, head, k) {
+    const { story: { weights, swapped, pieces } } = this, at = ([from, of]) => of[((layer - from) * H + head) *
+      pieces.length + k] ?? 0;
+    return at(this.swapped && layer >= LATE[0] ? [LATE[0], swapped] : [0, weights]);
+  }
   share(k) {
     const all = this.late.flatMap((layer) => Array.from({ length: H }, (_, head) => this.weight(layer, head, k)));
     return all.reduce((a, b) => a + b) / all.length;
@@ -360,9 +365,10 @@ export class Writes {
   }
 
   moved(to) {
-    const from = this.story.before[0][1], answer = `“${bare(this.story.answer)}”`;
-    if (Math.abs(from - to) < 0.01) return `${answer} stays at ${wholePercent(to)}`;
-    return `${answer} ${to < from ? "falls" : "rises"} from ${wholePercent(from)} to ${wholePercent(to)}`;
+    const from = this.story.before[0][1], answer = `“${bare(this.story.answer)}”`, all = [from, to].map(wholePercent);
+    if (all[0] === all[1]) return `${answer} stays at ${all[0]}`;
+    const moves = Math.abs(from - to) < 0.01 ? "hardly moves," : to < from ? "falls" : "rises";
+    return `${answer} ${moves} from ${all.join(" to ")}`;
   }
 
   tell(now, says, changed) {
@@ -443,9 +449,8 @@ export class Writes {
     this.lens.textContent = `${seen} A cut sets that to 0; the rest stays.${n
       ? " Thin marks: before the cut." : ""}`;
     this.limits.textContent = this.limit();
-    const k = last?.[2] ?? story.target;
-    this.inside.textContent = `The map: how much the last word takes from ${this.called(k)} in each of the 270 ` +
-      `heads. Press a square, or move the sliders, to see its ribbons.`;
+    this.inside.textContent = `The map: how much the last word takes from ${this.called(this.mapped)} in each of the ` +
+      `270 heads. Press a square, or move the sliders, to see its ribbons.`;
     this.tee.replaceChildren(...(mode === "golf" ? story.tee : []).map((cut) => {
       const made = pressable(bare(story.pieces[cut[2]]), () => this.press(cut),
         { title: `weight ${wholePercent(of(cut))}` });
@@ -488,7 +493,7 @@ export class Writes {
       e.clientY - box.top]; };
     let pressed = null; // by the press itself: of a tap a browser may move the click to a button near it
     this.stage.addEventListener("pointermove", (e) => e.pointerType === "mouse" && this.point(this.hit(...place(e))));
-    this.stage.addEventListener("pointerdown", (e) => { pressed = this.hit(...place(e)); });
+    this.stage.addEventListener("pointerdown", (e) => this.point(pressed = this.hit(...place(e)))); // a finger sees it
     this.stage.addEventListener("pointerleave", () => this.point(null));
     this.stage.addEventListener("click", (e) => {
       const by = e.detail ? pressed : this.ribbons.find(({ k }) =>
@@ -536,9 +541,9 @@ export class Writes {
   }
 
   // Asks for the cut of one ribbon, in its own head.
-  show(guide) {
-    Object.assign(this, { mode: "head", cuts: [], swapped: false, guide });
-    ["layer", "head"].forEach((name, i) => this.view.choose(name, guide[i]));
+  show([layer, head, k = this.mapped]) {
+    Object.assign(this, { mode: "head", cuts: [], swapped: false, guide: [layer, head, k] });
+    ["layer", "head"].forEach((name, i) => this.view.choose(name, this.guide[i]));
     this.render();
   }
 

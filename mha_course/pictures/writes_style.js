@@ -5,7 +5,7 @@ export const WRITES_STYLE = `
 .mha-left .mha-caption{font-size:1.0625rem;min-height:2.9em;max-width:none;display:grid;align-content:center;
  text-align:center;text-wrap:balance;margin:.3rem 0}
 .mha-top{display:grid;grid-template-columns:minmax(0,1fr) 17.5rem;gap:0 1.5rem;align-items:start}
-.mha-flowing{position:relative;touch-action:pan-y;cursor:pointer;user-select:none;
+.mha-flowing{position:relative;touch-action:pan-y;cursor:pointer;-webkit-user-select:none;user-select:none;
  -webkit-tap-highlight-color:transparent}
 .mha-flowing svg{position:absolute;inset:0;width:100%;height:100%;pointer-events:none;overflow:visible}
 .mha-flowing path{fill:color-mix(in srgb,var(--mha-ribbon) 55%,var(--mha-page));stroke:var(--mha-ribbon);

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from screen import middle, serious
 
@@ -465,8 +466,19 @@ def test_keys_choose_a_head_and_cut_it_and_its_layer(window):
     for key in (*["ArrowRight"] * 5, "Enter"):
         page.keyboard.press(key)
     caption.filter(has_text="Layer 5, head 0").wait_for()
-    _, arrays = n14_writes.stored()["The capital of France is"]
+    caption.filter(has_text="Press the ribbon of “France”").wait_for()  # of which the map is
+    about, arrays = n14_writes.stored()["The capital of France is"]
     for name, kept in (("head", arrays["heads"][45]), ("layer", arrays["layers"][5])):
         page.get_by_role("button", name=f"cut this {name}").press("Enter")
         caption.filter(has_text=f"Without layer 5{', head 0' * (name == 'head')}").wait_for()
         assert f"{kept:.0%}" in caption.text_content()
+    page.get_by_role("button", name="Put it back").press("Enter")
+    page.get_by_role("button", name="Back to words").press("Enter")
+    page.locator(f"{FIRST} .mha-word", has_text="The").press("Enter")
+    page.get_by_role("button", name="Put “My”").press("Enter")
+    caption.filter(has_text=f"{about['other'][1]:.0%}").wait_for()
+    seen = page.locator(f"{FIRST} canvas").evaluate(
+        "(c, n) => [...Array(n).keys()].map((i) => c.mha.writes.weight(20 + Math.floor(i / 45), Math.floor(i / 5) % 9, i % 5))",  # noqa: E501
+        len(arrays["swapped"]),
+    )
+    np.testing.assert_allclose(seen, arrays["swapped"], atol=1e-6)

@@ -32,6 +32,17 @@ def test_the_stored_prompts_take_little_and_hang_together():
         T, ribbons = len(about["pieces"]), arrays["ribbons"]
         assert "".join(about["pieces"]) == text and T <= T_MAX
         np.testing.assert_allclose(arrays["weights"].sum(-1), 1, atol=1e-3)  # of rounded ones
+        swapped, late = (arrays[name] for name in ("swapped", "weights"))
+        swapped, late = swapped.reshape(len(LATE), 9, T), late[LATE[0] :]
+        np.testing.assert_allclose(swapped.sum(-1), 1, atol=1e-3)
+        # Another first word: in the first of these layers the others share the rest as they did.
+        left = swapped[0, :, :1] - late[0, :, :1]
+        np.testing.assert_allclose(
+            swapped[0, :, 1:] * (1 - late[0, :, :1]),
+            late[0, :, 1:] * (1 - swapped[0, :, :1]),
+            atol=4e-4,
+        )
+        assert abs(left).max() > 0.001 and abs(swapped - late).max() < 0.06
         answer, p = about["before"][0]
         assert answer == about["answer"] and arrays["golf"][0] == pytest.approx(p, abs=1e-9)
         for i, top in about["tops"].items():
@@ -102,6 +113,9 @@ def test_what_is_stored_is_what_the_model_says(model):
         np.testing.assert_allclose(found[:-1, number], kept, atol=6e-5)
         assert int(found[-1].argmax()) != number
         np.testing.assert_allclose(prompt.weights, arrays["weights"], atol=6e-5)
+        word, p = about["other"]
+        twin = prompt.with_first(Prompt(model, f"{word} own"))  # it sees itself alone
+        assert twin.next([[]])[0, number] == pytest.approx(p, abs=6e-5)
 
 
 def test_a_kernel_tells_what_a_page_hears(monkeypatch):
