@@ -25,6 +25,7 @@ from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import torch
 from bs4 import BeautifulSoup, Tag
@@ -183,13 +184,14 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
     main = soup.main
     for heading in main.find_all(["h1", "h2", "h3"], id=True):
         heading["id"] = slug(heading["id"])
-    for link in main.select("summary .anchor-link"):
-        link.decompose()  # a link within what opens a fold could not be told from it
+        if link := heading.find("a", "anchor-link"):
+            link.extract().clear()
+            if not heading.find_parent("summary"):  # there it could not be told from what opens it
+                link.extend([*heading.contents])
+                heading.append(link)
     for link in main.find_all("a", href=True):
         target, _, anchor = link["href"].partition("#")
         name = Path(target).stem
-        if link.get("class") == ["anchor-link"]:
-            link["aria-label"] = "Link to this section"
         if not target:
             link["href"] = f"#{slug(anchor)}"
         elif name in titles and target.endswith((".ipynb", ".md")):
@@ -237,7 +239,7 @@ def save_stills(soup: BeautifulSoup, folder: Path) -> None:
 
 def slug(heading: str) -> str:
     """A heading's id as GitHub writes it, and as the texts' links do."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    return re.sub(r"[^\w\- ]", "", unquote(heading).lower()).replace(" ", "-")
 
 
 def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]:
@@ -249,7 +251,7 @@ def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]
     found = [section("main", title)]
     for part in soup.select("main .text > *, main .output_html, main .output_text"):
         if part.name in ("h1", "h2") and part.get("id"):
-            found.append(section(str(part["id"]), part.get_text().rstrip("¶")))
+            found.append(section(str(part["id"]), part.get_text()))
         elif part.name != "details" and not part.select("script, .mha-guess"):
             found[-1]["text"] += " " + plain_text(part)
     return [one for one in found if one["text"]]
@@ -271,7 +273,7 @@ def add_contents(soup: BeautifulSoup) -> None:
     inner = soup.new_tag("ul")
     for heading in soup.select("main h2[id]"):
         item, link = soup.new_tag("li"), soup.new_tag("a", href=f"#{heading['id']}")
-        link.string = heading.get_text().rstrip("¶")
+        link.string = heading.get_text()
         item.append(link)
         if heading.find_parent("details", "second-reading"):
             item["class"] = "second"

@@ -54,6 +54,17 @@ def test_every_link_leads_to_a_place_that_is_there(soups):
     assert followed > 50
 
 
+def test_a_heading_is_its_own_link_and_has_a_plain_name(soups):
+    headings = [h for soup in soups.values() for h in soup.select("main :is(h1, h2, h3)[id]")]
+    assert len(headings) > 40
+    for heading in headings:
+        assert re.fullmatch(r"[\w-]+", heading["id"]) and "c2b7" not in heading["id"]
+        if not heading.find_parent("summary"):  # who listens hears the heading, and nothing else
+            [link] = heading.find_all(recursive=False)
+            assert heading.contents == [link] and link["href"] == f"#{heading['id']}"
+            assert not link.has_attr("aria-label")
+
+
 def test_nothing_is_fetched_from_elsewhere(site, soups):
     for soup in soups.values():
         for tag in soup.find_all(src=True) + soup.find_all("link"):
