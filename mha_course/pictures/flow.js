@@ -239,7 +239,8 @@ export class Flow {
     const { flow, fields } = this, at = (block, row, column) =>
       fields[block].values[row * fields[block].columns + column];
     const line = (n, f) => Array.from({ length: n }, (_, i) => f(i));
-    const value = at(name, r, c), word = flow.words[r], other = flow.words[c], d_k = flow.d_k, T = flow.words.length;
+    const { words, d_k } = flow, T = words.length, quoted = (i) => (flow.by_hand ? words[i] : `“${words[i]}”`);
+    const value = at(name, r, c), word = quoted(r), other = quoted(c), arrow = `${words[r]} → ${words[c]}`;
     // Products that add up: all of them where they are few, else what `many` says of them.
     const added = (start, pairs, labels, many) => {
       const parts = pairs.map(([a, b]) => a * b), terms = pairs.map(([a, b]) => `${two(a)} · ${two(b)}`).join(" + ");
@@ -253,24 +254,24 @@ export class Flow {
                      (parts, top) => `${d_k} products add up to ${two(value)}; the largest is ${two(parts[top])}`);
       case "scores":
         return { parts: line(T, (j) => at("scores", r, j)), labels: flow.words, meant: c,
-                 says: `${word} → ${other}: ${two(at("products", r, c))} ÷ √${d_k} = ${two(value)}` };
+                 says: `${arrow}: ${two(at("products", r, c))} ÷ √${d_k} = ${two(value)}` };
       case "masked":
         return { parts: line(T, (j) => (fields.masked.blocked?.[r * T + j] ? 0 : at("scores", r, j))),
           labels: flow.words, meant: c,
-                 says: `${word} → ${other}: ${blocked ? "blocked, −∞ in place of " + two(at("scores", r, c))
+                 says: `${arrow}: ${blocked ? "blocked, −∞ in place of " + two(at("scores", r, c))
                    : two(value) + ", as it was"}` };
       case "weights": {
         const hidden = fields.masked?.blocked,
           parts = line(T, (j) => (hidden?.[r * T + j] ? 0 : Math.exp(at("scores", r, j))));
         const power = hidden?.[r * T + c] ? "e^−∞ = 0" : `e^${two(at("scores", r, c))} = ${two(parts[c])}`;
         return { parts, labels: flow.words, meant: c,
-          says: `${word} → ${other}: ${power}, of the row’s sum ${two(sum(parts))} that is ${two(value)}` };
+          says: `${arrow}: ${power}, of the row’s sum ${two(sum(parts))} that is ${two(value)}` };
       }
       case "context":
         return added(`${word}, number ${c}`, line(T, (j) => [at("weights", r, j), at("v", j, c)]), flow.words,
           (parts, top) =>
           `${T} values, each times its weight, add up to ${two(value)}; `
-            + `most is from ${flow.words[top]}: ${two(parts[top])}`);
+            + `most is from ${quoted(top)}: ${two(parts[top])}`);
       case "concat":
         return { parts: [], says: `${word}, number ${c}: ${two(value)}, number ${c % d_k} of head ${Math.floor(c
           / d_k)}` };

@@ -143,9 +143,10 @@ def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(opened):
     step.focus()
     for name in ("concat", "context", "weights", "masked", "scores", "products"):
         page.keyboard.press("ArrowLeft")
-        assert sentence_below(page).startswith(words[4]), name
+        arrow = name in ("weights", "masked", "scores")  # it quotes for who listens
+        assert sentence_below(page).startswith(words[4] if arrow else f"“{words[4]}”"), name
         assert page.locator("canvas").evaluate("c => c.mha.flow.now()")[0] == name
-    assert sentence_below(page).startswith(f"{words[4]} · {words[2]}")
+    assert sentence_below(page).startswith(f"“{words[4]}” · “{words[2]}”")
 
 
 def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(opened):
