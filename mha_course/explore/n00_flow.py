@@ -44,6 +44,7 @@ class Source:
         x: (T, d_model), what comes in, or None where Q, K and V are given.
         output_layer: W^O (d_model, h·d_k) and its bias (d_model,), or None.
         head: the one to begin with; pick: (query, key) to begin with.
+        layer: which of the published model; None for any other.
     """
 
     words: tuple[str, ...]
@@ -54,6 +55,7 @@ class Source:
     output_layer: tuple[Tensor, Tensor] | None = None
     head: int = 0
     pick: tuple[int, int] = (0, 0)
+    layer: int | None = None
 
     @property
     def by_hand(self) -> bool:
@@ -255,7 +257,9 @@ def _caption(source: Source, blocks: dict[str, Heatmap], step: str, head: int, c
     bias = "" if source.by_hand else ", and of the bias"
     origin = "given here" if "x" not in blocks else f"{d_k} numbers each, from its row of X"
     only_head = source.by_hand and len(source.q) == 1
-    where = "" if only_head or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
+    named = [] if source.layer is None else [f"layer {source.layer}"]
+    named += [] if only_head or step in ("X", "concat", "Wᴼ") else [f"head {head}"]
+    where = f"{', '.join(named).capitalize()}: " if named else ""
     words = {
         "X": f"{T} tokens come in, each a vector, which is one row of X.",
         "Q, K, V": f"every token has a query, a key and a value, {origin}.",
@@ -295,9 +299,8 @@ def _by_hand(n_heads: int) -> Source:
 def _sentence() -> Source:
     creek = sentence()
     pick = creek.tokens.index("it"), creek.tokens.index("creek")
-    return Source(
-        creek.labels, *creek.heads, creek.hidden, (creek.w_o, creek.b_o), head=1, pick=pick
-    )
+    layer = creek.w_o, creek.b_o
+    return Source(creek.labels, *creek.heads, creek.hidden, layer, 1, pick, creek.layer)
 
 
 def _own_source(mha: MultiHeadAttention, x: Tensor | None, tokens: list[str] | None) -> Source:

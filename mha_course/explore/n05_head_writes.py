@@ -63,7 +63,7 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
         numbers,
         rows,
         range(N_SHOWN),
-        limits=(-1, 1),
+        limits=(-1.25, 1.25),  # no choice of heads goes further
         quantity="value",
         column_name=f"first {N_SHOWN} dimensions",
         title="what they write into “it”",
@@ -87,8 +87,8 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     cut = "" if h == 12 else " The model was trained with 12; this cut is for comparison."
     return Scene(
         [[everywhere, into_it, walk]],
-        caption=f"Heads that write: {sum(on)} of {h}. Their sum is {sum_is}{cut} Of the writes' "
-        f"squared length, {share:.0%} lies in the plane of the arrows.",
+        caption=f"Heads of layer {creek.layer} that write: {sum(on)} of {h}. Their sum is "
+        f"{sum_is}{cut} Of the writes' squared length, {share:.0%} lies in the arrows' plane.",
     )
 
 

@@ -34,7 +34,7 @@ def heads(
         x: (T, d_model), its input; needed with `mha`.
         tokens: T labels; positions if None.
     """
-    q, k, labels, trained_h = _source(mha, x, tokens)
+    q, k, labels, trained_h, where = _source(mha, x, tokens)
     width = q.shape[-1]
     counts = [h for h in range(1, MOST + 1) if width % h == 0]
     controls: dict[str, Any] = {
@@ -46,7 +46,7 @@ def heads(
         del controls["hide_ends"]
     return Explorer(
         controls,
-        partial(draw, q, k, labels, trained_h),
+        partial(draw, q, k, labels, trained_h, where),
         reach={"d_k": lambda h, **_: range(1, width // h + 1)},
         headline="Each head looks in its own way: follow one row through all of them.",
     )
@@ -54,8 +54,8 @@ def heads(
 
 def scene(h: int = 12, d_k: int | None = None, hide_ends: bool = False) -> Scene:
     """The heads of the real layer on the real sentence."""
-    q, k, labels, trained_h = _source(None, None, None)
-    return draw(q, k, labels, trained_h, h, q.shape[-1] // h if d_k is None else d_k, hide_ends)
+    source = _source(None, None, None)
+    return draw(*source, h, source[0].shape[-1] // h if d_k is None else d_k, hide_ends)
 
 
 def draw(
@@ -63,6 +63,7 @@ def draw(
     k: Tensor,
     tokens: tuple[str, ...],
     trained_h: int,
+    where: str,
     h: int,
     d_k: int,
     hide_ends: bool = False,
@@ -81,7 +82,7 @@ def draw(
         for i, one in enumerate(shown)
     ]
     caption = (
-        f"{counted(h, 'head')} with {counted(d_k, 'dimension')}{' each' * (h > 1)}. "
+        f"{where}{counted(h, 'head')} with {counted(d_k, 'dimension')}{' each' * (h > 1)}. "
         + _largest(between, names, len(words) < len(tokens))
     )
     if h != trained_h:
@@ -110,15 +111,15 @@ def _largest(weights: Tensor, tokens: tuple[str, ...], between_words: bool) -> s
 
 def _source(
     mha: MultiHeadAttention | None, x: Tensor | None, tokens: list[str] | None
-) -> tuple[Tensor, Tensor, tuple[str, ...], int]:
-    """Queries and keys (T, h·d_k), labels, and the number of heads they were made for."""
+) -> tuple[Tensor, Tensor, tuple[str, ...], int, str]:
+    """Queries and keys (T, h·d_k), labels, which number of heads they were made for, and where."""
     if mha is None:
         creek = sentence()
         q, k = (merge_heads(x[None])[0] for x in creek.heads[:2])
-        return q, k, creek.labels, creek.n_heads
+        return q, k, creek.labels, creek.n_heads, f"Layer {creek.layer}: "
     x, labels = own_input(mha, x, tokens)
     if mha.n_heads > MOST:
         raise ValueError(f"mha must have at most {MOST} heads to be drawn; got {mha.n_heads}.")
     with torch.no_grad():
         q, k, _ = mha.w_qkv(x).chunk(3, dim=-1)
-    return q.cpu(), k.cpu(), labels, mha.n_heads
+    return q.cpu(), k.cpu(), labels, mha.n_heads, ""

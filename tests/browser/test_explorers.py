@@ -185,7 +185,7 @@ def test_a_row_of_a_head_is_its_switch(gallery):
     canvas, box = shown.locator("canvas"), shown.get_by_label("head 3", exact=True)
     for on in (False, True):
         canvas.click(position=middle(canvas, "v.fields[0]", 3, 5))
-        shown.get_by_text(f"Heads that write: {11 + on} of 12.").wait_for()
+        shown.get_by_text(f"Heads of layer 3 that write: {11 + on} of 12.").wait_for()
         assert box.is_checked() == on
 
 
@@ -235,7 +235,7 @@ def test_a_slider_that_another_control_moved_keeps_its_own_request(gallery):
     """One head by hand, of the sentence head 1: not the last, though it stood at the last."""
     shown = prefetched(gallery, len(explore.__all__))
     shown.get_by_label("example").select_option("the sentence")
-    shown.locator(".mha-caption").filter(has_text="Head 1: ").wait_for()
+    shown.locator(".mha-caption").filter(has_text="Layer 3, head 1: ").wait_for()
     shown.locator("[aria-label=head][aria-valuetext='1']").wait_for()
 
 

@@ -373,6 +373,9 @@ class TestHeadWrites:
             assert lengths.columns == creek.labels
             np.testing.assert_allclose(lengths.values[-1], whole.norm(dim=-1), rtol=1e-4)
             np.testing.assert_allclose(numbers.values[-1], whole[it, :24], atol=FOUR)
+            parts = head_writes._writes(h)[:, it, :24]
+            for some in (parts.clamp(min=0), parts.clamp(max=0)):  # no choice of heads goes further
+                assert some.sum(dim=0).abs().max() <= numbers.limits[1]
             far = float(whole[it].norm())  # all writes, tip to tail, end at their sum
             np.testing.assert_allclose(walk.corners()[-1], (far, 0), atol=1e-4)
             assert (np.linalg.norm(walk.steps, axis=1) <= lengths.values[:-1, it] + 1e-4).all()
@@ -380,7 +383,7 @@ class TestHeadWrites:
                 on = tuple(i != off for i in range(h))
                 scene = head_writes.scene(h, on)
                 lengths, numbers, less = scene.flat()
-                assert scene.caption.startswith(f"Heads that write: {h - 1} of {h}.")
+                assert scene.caption.startswith(f"Heads of layer 3 that write: {h - 1} of {h}.")
                 assert lengths.values.max() <= lengths.limits[1] + 1e-4  # one scale for all states
                 written = lengths.values.any(axis=1).tolist()
                 assert written == [*on, h > 1]
