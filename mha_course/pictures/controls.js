@@ -23,6 +23,15 @@ export const chooser = (controls) => (key, position) => {
   if (k >= 0) controls.set(k, position ?? 1 - controls.at(k));
 };
 
+// Lets a menu say what is shown: what it offers, or somebody's own, which cannot be chosen.
+export function sayIn(menu, text) {
+  if (!menu) return;
+  const offered = [...menu.options].find((one) => one.value >= 0 && one.text === text);
+  const own = menu.querySelector("[value='-1']") ?? menu.appendChild(new Option("", -1));
+  Object.assign(own, { hidden: true, ...(offered ? {} : { textContent: text }) });
+  (offered ?? own).selected = true;
+}
+
 // A button that moves one control through its positions once, until somebody else moves the control.
 export function player(controls, key) {
   const k = controls.all.findIndex((c) => c.key === key), button = pressable("", () => {

@@ -160,7 +160,8 @@ export async function mount(el, theme, base64) {
       }
       if (c.input === "select") [...input.options].forEach((o, i) => { o.hidden = o.disabled = i >= length; });
       else input.max = length - 1;
-      input.value = position;
+      if (c.input === "range" || inputs[k].at !== position) input.value = position; // else it may say one's own
+      inputs[k].at = position;
       now.textContent = c.labels[position];
       if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.labels[position]));
     });

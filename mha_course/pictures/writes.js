@@ -2,6 +2,7 @@
 // mha_course.pictures.writes sends is drawn as words, ribbons and bars of the page itself.
 
 import { colours } from "./colours.js";
+import { sayIn } from "./controls.js";
 import { element, pressable } from "./elements.js";
 import { away, curve } from "./ribbon.js";
 
@@ -47,6 +48,7 @@ export class Writes {
     this.more.append(el.querySelector(".mha-more"));
     const bar = el.closest(".mha-explorer")?.querySelector(".mha-bar");
     if (bar) this.inside.before(bar);
+    this.menu = bar?.querySelector(":scope > label > select"); // of a page; ipywidgets keeps its own
     this.own();
     this.listen();
     new ResizeObserver(() => { if (this.wide !== el.clientWidth) this.lay(); }).observe(el);
@@ -60,7 +62,8 @@ export class Writes {
     const { given } = this, { layer, head } = this.view.positions, moved = this.where && !alike(this.where, [layer,
       head]);
     Object.assign(this, { given: scene, prompts: scene.writes.prompts, where: [layer, head], filling: true });
-    if (given?.writes.text !== scene.writes.text) this.open(scene.writes, this.mode === "golf" ? "golf" : "words");
+    const chosen = given?.writes.text !== scene.writes.text || (this.story.typed && this.menu?.value >= 0);
+    if (chosen) this.open(scene.writes, this.mode === "golf" ? "golf" : "words");
     else if (moved) this.open(this.story, "head");
     this.filling = false;
     if (!given && scene.writes.begin && this.view.ask) this.run(scene.writes.begin);
@@ -77,6 +80,7 @@ export class Writes {
     Object.assign(this, { story, mode, cuts: [], done: null, swapped: false, linked: null });
     if (this.asking !== story) this.asking = null;
     this.text.textContent = "";
+    sayIn(this.menu, story.text);
     this.words.replaceChildren(...story.pieces.map((piece, k) => {
       const word = pressable(bare(piece), null, { className: `mha-word${k && !piece.startsWith(" ") ? " mha-tight"
         : ""}`, tabIndex: k ? -1 : 0 });
@@ -115,9 +119,8 @@ export class Writes {
   get mapped() { return this.cuts.at(-1)?.[2] ?? this.story.target; } // of which word the map is
   get asks() { return this.mode === "head" && this.guide && alike(this.guide.slice(0, 2), this.where); }
   weight(layer, head, k) {
-    const { story: { weights, swapped, pieces } } = this, at = ([from, of]) => of[((layer - from) * H + head) *
-      pieces.length + k] ?? 0;
-    return at(this.swapped && layer >= LATE[0] ? [LATE[0], swapped] : [0, weights]);
+    const { story: { weights, swapped, pieces } } = this, late = this.swapped && layer >= LATE[0];
+    return (late ? swapped : weights)[((layer - late * LATE[0]) * H + head) * pieces.length + k] ?? 0;
   }
   share(k) {
     const all = this.late.flatMap((layer) => Array.from({ length: H }, (_, head) => this.weight(layer, head, k)));
@@ -199,6 +202,7 @@ export class Writes {
     if (kind === "words" && !story.pieces) {
       const T = words.length, weights = new Float32Array(N_LAYERS * H * T);
       this.open(Object.assign(story, { pieces: words, weights, come: 0, target: Math.max(0, T - 2) }));
+      this.stage.scrollIntoView({ block: "nearest" });
     }
     if (kind === "ribbons" && story.come <= told.layer) {
       story.weights.set(told.weights, told.layer * H * story.pieces.length);

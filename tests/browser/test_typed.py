@@ -20,6 +20,8 @@ from mha_lesson.text import SENTENCE
 
 OWN = "A dog ran."
 EXPLORER = "#explore-real_heads"
+MENU, SAYS = ".mha-controls select", "menu => menu.selectedOptions[0].text"
+CHOOSE = "menu => { menu.value = 0; menu.dispatchEvent(new Event('input', { bubbles: true })); }"
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,7 @@ def test_a_typed_sentence_is_drawn_as_python_draws_it(offered):
     offered.get_by_role("status").filter(has_text="6 tokens").wait_for()
     offered.get_by_role("slider", name="layer").fill("2")
     offered.get_by_role("slider", name="head").fill("5")
+    assert offered.locator(MENU).evaluate(SAYS) == OWN  # also where another control was moved
     scene = n08_real_heads.scene(2, 5, OWN)
     caption = offered.locator(".mha-caption")
     assert caption.text_content() == scene.caption
@@ -120,6 +123,13 @@ def test_several_ribbons_are_cut_one_in_all_heads_and_all_of_it_is_undone(
     awaited("Without it → creek in all 72 heads", *((i, None, it, creek) for i in range(6)))
     page.get_by_role("button", name="undo").click()
     awaited("Without it → creek (.85, layer 3, head 1)", one)
+    field, menu = page.get_by_role("textbox", name="your own sentence"), page.locator(MENU).first
+    field.fill(OWN)
+    page.get_by_role("status").filter(has_text="6 tokens").wait_for()
+    assert menu.evaluate(SAYS) == OWN
+    menu.evaluate(CHOOSE)  # which was chosen before
+    page.get_by_role("status").filter(has_text="17 tokens").wait_for()
+    assert field.input_value() == menu.evaluate(SAYS) == SENTENCE
 
 
 @pytest.mark.long

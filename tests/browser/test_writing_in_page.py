@@ -350,6 +350,9 @@ def test_one_s_own_sentence_is_seen_as_it_comes_cut_and_written_on(view, model):
     button(name="Read it").click()
     caption.filter(has_text="1 of its 30 layers").wait_for()
     view.locator(".mha-lens", has_text="in layer 0, all nine heads").wait_for()
+    menu, says = view.get_by_role("combobox", name="prompt"), "menu => menu.selectedOptions[0].text"
+    assert menu.evaluate(says) == text
+    assert view.locator(".mha-flowing").bounding_box()["y"] >= 0  # it came into sight
     assert "MB" in view.locator(".mha-own > span").text_content()
     [way] = held
     way.continue_()
@@ -367,6 +370,12 @@ def test_one_s_own_sentence_is_seen_as_it_comes_cut_and_written_on(view, model):
     button(name="Write on").click()
     written = "".join(model.write(text, 6))
     view.locator(".mha-text", has_text=text + written).wait_for()
+    view.get_by_role("slider", name="layer").fill("2")
+    caption.filter(has_text="Layer 2, head 4").wait_for()
+    assert menu.evaluate(says) == text
+    menu.select_option(FRANCE)  # which was chosen before
+    view.locator(".mha-answer", has_text="Paris").wait_for()
+    assert menu.evaluate(says) == FRANCE
     view.unroute_all()
     view.goto("about:blank")
     view.goto(link)

@@ -1,6 +1,7 @@
 // The field for a sentence of one's own, beside the offered ones of an explorer. Nothing is fetched before a button
 // asks.
 
+import { sayIn } from "../../pictures/controls.js";
 import { unpack } from "../../pictures/states.js";
 import { bytesOfFile } from "./files.js";
 import { headsScene } from "./heads.js";
@@ -58,13 +59,15 @@ export class Typed {
     const input = make("input",
       { type: "text", value: explorer.text ?? chosen(), placeholder: "your own sentence", autocomplete: "off" });
     input.setAttribute("aria-label", "your own sentence");
-    let latest = "", timer = 0, offered = chosen();
+    const menu = explorer.el.querySelector(".mha-controls select");
+    let latest = "", timer = 0, seen = chosen();
     const take = async () => {
       const text = latest = input.value;
       try {
         const sentence = await this.model.sentence(text, MOST_SHOWN);
         if (text !== latest) return;
         await this.show(explorer, sentence);
+        sayIn(menu, seen = text);
         status.textContent = `${sentence.T} tokens. Your sentence is not sent; parts of the word list are fetched, ` +
           `which say something of its words.`;
       } catch (error) {
@@ -77,8 +80,9 @@ export class Typed {
     });
     input.addEventListener("keydown", (e) => { if (e.key === "Enter") { clearTimeout(timer); take(); } });
     explorer.el.addEventListener("mha-moved", () => { // another of the offered ones
-      if (chosen() === offered) return;
-      input.value = offered = chosen();
+      const asked = menu.selectedOptions[0].text;
+      if (asked === seen) return;
+      input.value = asked;
       take();
     });
     explorer.place.replaceChildren(input, status);
@@ -91,14 +95,6 @@ export class Typed {
   async show(explorer, sentence) {
     const { view, use } = explorer;
     explorer.typed = sentence.text;
-    const menu = explorer.el.querySelector(".mha-controls select"),
-      offered = [...menu?.options ?? []].find(({ text }) => text === sentence.text);
-    if (menu && !offered) { // the menu says what is shown
-      const own = menu.querySelector("[hidden]") ?? menu.appendChild(Object.assign(new Option("", -1),
-        { hidden: true }));
-      own.textContent = sentence.text;
-      own.selected = true;
-    }
     if (view.cut) {
       view.cut.use(sentence);
       explorer.restored?.();

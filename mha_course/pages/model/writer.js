@@ -50,9 +50,10 @@ export class Writer {
     if (!ids.length) throw new Error("Type a beginning: there is no word in the field.");
     if (ids.length > LONGEST) throw new Error(`The text has ${ids.length} tokens; at most ${LONGEST} are taken.`);
     yield { kind: "words", words: ids.map((id) => this.pairs.text(id)) };
-    const last = ["last", ...this.shards];
-    memory.ahead([...own, ...LAYERS.map((l) => `layer-${l}`), ...last]);
-    for (const name of own) await memory.part(name);
+    const first = [...own, "layer-0"], last = ["last", ...this.shards];
+    memory.ahead([...first]); // ribbons are seen twice as soon where these have the network to themselves
+    for (const name of first) await memory.part(name);
+    memory.ahead([...LAYERS.slice(1).map((l) => `layer-${l}`), ...last]);
     yield* this.read(ids);
     for (const name of last) await memory.part(name);
     this.before ??= softmax(this.head(this.states[N_LAYERS]));
