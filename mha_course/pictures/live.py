@@ -70,6 +70,7 @@ THEME = {  # colours and sizes that the script shares with still pictures
     "maps": colours.ENDS,
     "scale": (FilePath(__file__).with_name("scale.css")).read_text("utf-8"),
 }
+TOO_OLD = "This browser is too old to move the picture: it needs one of 2023 or later."
 REST = 0.15  # seconds after the last move until the states around it are sent
 FIRST = 1.0  # seconds after it was shown, when the browser knows its width
 KEPT = 512  # states that are kept: those around a position share many with those around the next
@@ -353,7 +354,8 @@ def script() -> str:
         'body.pipeThrough(new DecompressionStream("deflate"))).text())'
         '.then((text) => import("data:text/javascript," + encodeURIComponent(text))).then('
         f"({{ mount }}) => (name, states) => mount(document.getElementById(name), "
-        f"{json.dumps(THEME)}, states));"
+        f"{json.dumps(THEME)}, states))"
+        f".catch(() => (name) => document.getElementById(name).prepend({json.dumps(TOO_OLD)}));"
     )
 
 

@@ -43,7 +43,8 @@ export const WRITES_STYLE = `
 .mha-steps,.mha-list,.mha-tee,.mha-own{display:flex;flex-wrap:wrap;gap:.5rem .75rem;justify-content:center;
  margin:.5rem 0}
 .mha-list,.mha-own{justify-content:flex-start}
-.mha-own :is(input,select){min-height:40px;font:inherit;padding:0 .6em;color:inherit;background:var(--mha-page);
+.mha-own label{display:flex;gap:.4em;align-items:center}
+.mha-own :is(input,select){min-height:44px;font:inherit;padding:0 .6em;color:inherit;background:var(--mha-page);
  border:1px solid;border-radius:8px}
 .mha-own [type=text]{flex:1 1 16em;min-width:0;max-width:30em}
 .mha-own [type=number]{width:5.5em}

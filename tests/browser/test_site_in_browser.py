@@ -419,6 +419,29 @@ def test_a_link_restores_where_the_controls_stood(window):
     assert "explore-scaling?" in link
 
 
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [("script", "is there a network"), ("search", "is there a network"), ("feature", "too old")],
+)
+def test_what_a_browser_cannot_show_is_said(tab, site, missing, said):
+    old = "delete window.DecompressionStream" if missing == "feature" else ";"
+    page = tab(script=old)
+    if missing != "feature":
+        page.route(
+            f"**/{'explore-scaling' if missing == 'script' else 'search'}.js",
+            lambda way: way.abort(),
+        )
+    page.goto((site / f"{SCALING}.html").as_uri())
+    page.locator("#explore-scaling").scroll_into_view_if_needed()
+    page.locator("header input").fill("softmax")
+    place = ".find" if missing == "search" else "#explore-scaling"
+    page.locator(place, has_text=said).wait_for()
+    assert page.locator("#explore-scaling figure").count() == (
+        missing != "search"
+    )  # it stands still
+    page.unroute_all()
+
+
 FIRST = "[id^=explore-writes]"
 
 

@@ -9,9 +9,12 @@ if (chosen) root.dataset.theme = chosen;
 
 const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches && "dark")) === "dark";
 
-// A script is loaded once.
-const load = (name) => load[name] ??= new Promise((onload) => {
-  document.head.append(Object.assign(document.createElement("script"), { src: `${name}.js`, onload }));
+// A script is loaded once; if it does not come, `place` says so, and it may be asked for again.
+const lost = Object.assign(document.createElement("p"), { className: "note",
+  textContent: "A part of this page did not come: is there a network? Load it again." });
+const load = (name, place) => load[name] ??= new Promise((onload) => {
+  const onerror = () => { load[name] = null; place.prepend(lost); place.hidden = false; };
+  document.head.append(Object.assign(document.createElement("script"), { src: `${name}.js`, onload, onerror }));
 });
 
 function toggleTheme({ currentTarget }) {
@@ -34,7 +37,7 @@ async function search(query, list, status) {
   const words = query.toLowerCase().split(/[\s?!,;]+/).filter(Boolean), telling = words.filter((word) =>
     !SMALL.has(word));
   const wanted = telling.length ? telling : words;
-  if (wanted.length) await load("search");
+  if (wanted.length) await load("search", list);
   if (search.latest !== query) return; // something else has been typed since
   const all = wanted.length ? window.SECTIONS : [];
   const scored = all.map((s) => {
@@ -115,8 +118,8 @@ document.addEventListener("DOMContentLoaded", () => {
   const near = new IntersectionObserver((entries) =>
     entries.filter((e) => e.isIntersecting).forEach(async ({ target }) => {
     near.unobserve(target);
-    await load("explore");
-    load(target.id);
+    await load("explore", target);
+    load(target.id, target);
   }), { rootMargin: "300px" });
   document.querySelectorAll("[id^=explore-]").forEach((explorer) => near.observe(explorer));
   const there = asked && document.getElementById(linked);
