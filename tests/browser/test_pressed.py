@@ -110,7 +110,9 @@ FLOWING = """c => {
       if (beside.every((k) => k === seen) && w.hit(x, y)?.k !== seen) wrong.push([i, seen]); // not on an edge
     }
   }
-  return { wrong, count: 7 * paths.length };
+  const { left, top, width, height } = w.words.querySelectorAll(".mha-word")[1].getBoundingClientRect();
+  w.stage.dispatchEvent(new PointerEvent("pointerdown", { pointerType: "touch", clientX: left + width / 2, clientY: top + height / 2 }));
+  return { wrong, count: 7 * paths.length, under: [...w.words.querySelectorAll(".mha-word.mha-near")].map((one) => one.dataset.k) };
 }"""  # noqa: E501
 
 
@@ -124,6 +126,7 @@ def test_a_press_on_the_first_screen_cuts_the_word_whose_ribbon_is_seen(open_pag
         found = canvas.evaluate(FLOWING)
         count += found["count"]
         assert not found["wrong"]
+        assert found["under"] == ["1"]  # a finger sees what it presses
     assert count >= 400
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
