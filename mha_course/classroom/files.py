@@ -41,6 +41,7 @@ OURS = {*LINKED, "LICENSE", "Thumbs.db", "desktop.ini"}  # nobody's work
 NO_NOTEBOOK = "not a notebook: hand in the .ipynb"
 CHECKPOINTS = ".ipynb_checkpoints"  # where Jupyter puts a copy of what it saves
 ONLY_A_COPY = "only Jupyter's own copy of it is there, not read: hand in the notebook itself"
+NOT_LISTED = "nobody on the roster is called so: the points reach none of its lines"
 NAMED_IN = ("learner", "name", "student", "full name", "first name")  # heads of a name's column
 SURNAME = ("surname", "last name")
 # At the start, or else the last such number: 03_splitting_into_heads (1).ipynb
@@ -86,12 +87,17 @@ class Roster:
 
     @property
     def texts(self) -> dict[str, list[str]]:
-        """Name -> what the paths of this learner's files hold: any of the cells."""
-        found = {}
+        """Name -> what the paths of this learner's files hold: any of the cells, or the name with
+        its surname first, or last; joined as well, since Canvas writes lovelaceada.
+        """
+        found, own = {}, {_plain(name) for name in self.cells}
         for name, cells in self.cells.items():
-            *first, last = _plain(name).split() or [""]  # Canvas writes lovelaceada
-            joined = ["".join([last, *first]), "".join([*first, last])] if first else []
-            found[name] = [text for c in (name, *cells) if (text := _plain(c))] + joined
+            words = _plain(name).split()
+            turned = [[*words[k:], *words[:k]] for k in range(1, len(words))]
+            other = {" ".join(some) for some in turned} - own
+            joined = {"".join(some) for some in turned and [words, *turned]}
+            found[name] = [text for c in (name, *cells) if (text := _plain(c))]
+            found[name] += [*other, *joined]
         return found
 
 
@@ -135,6 +141,8 @@ def learners(
                     learner.notebooks.append(made)
     for learner in everybody.values():
         _keep_the_latest(learner)
+        if roster and learner.name not in listed:
+            learner.others.append((learner.name, NOT_LISTED))
     return sorted(everybody.values(), key=lambda learner: learner.name.casefold())
 
 

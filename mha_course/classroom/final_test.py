@@ -47,7 +47,8 @@ ON_PAPER = "Write your answers on these sheets; code need not run. {}"
 WORTH = "{}; code that is wrong in one step earns points, too."
 STEPS = (
     f"Code: {FOR_CODE} points, and {A_STEP} less for each step that the check names as wrong; what "
-    "it cannot name, you judge. Words: a point for each thing that the answer holds."
+    "it cannot name, you judge. A number or a choice: one point. Words: one for each thing that "
+    "the answer holds."
 )
 SETUP = "import math\n\nimport torch\nimport torch.nn.functional as F"
 ANSWER = "*Your answer:*"

@@ -298,7 +298,7 @@ def _borrowed(session: Session, candidate: Candidate, line: dict[str, Any]) -> s
     trees = [t for s in parts for t in ([s.tree] if s.tree else signs.parsed(book.texts[s.cell]))]
     called = f"It calls {line['called']}." if isinstance(line.get("called"), str) else ""
     name = str(line.get("name"))
-    named = signs.taught(trees, imported, {name, *values.SAME.get(name, ())})
+    named = signs.taught(trees, imported, values.answers(name))
     return signs.strange(trees, imported) or named or called * bool(line.get("called"))
 
 

@@ -51,13 +51,17 @@ def pack(exercise: Any, answer: Any) -> tuple[list[Any], list[str]]:
     return pairs, sorted(called)
 
 
+def answers(name: str) -> tuple[str, ...]:
+    """What of the package is the answer to an exercise; of a final test, all of it."""
+    return (name, *SAME.get(name, ())) if name in check.__all__ else tuple(mha_lesson.__all__)
+
+
 @contextmanager
 def heard(name: str, called: set[str]) -> Iterator[None]:
     """Adds which right answers run meanwhile: the package's own, and those of the checks."""
     problems = [e for e in (*check.EXERCISES, *check.SHORT) if isinstance(e, Problem)]
     owners = {problem.in_steps.__code__: "the check's own right answer" for problem in problems}
-    names = (name, *SAME.get(name, ()))
-    for taught, home in product(names, (mha_lesson, mha_lesson.attention)):
+    for taught, home in product(answers(name), (mha_lesson, mha_lesson.attention)):
         thing = getattr(home, taught, None)
         parts = [thing, *(vars(thing).values() if isinstance(thing, type) else ())]
         codes = [part.__code__ for part in parts if hasattr(part, "__code__")]

@@ -54,6 +54,9 @@ def answers(rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float]) 
     made = []
     for row in (row for row in rows if row.submissions):
         texts = [below(submission.texts, test) for submission in row.submissions]
+        asked = "\n".join(text for submission in row.submissions for text in submission.texts)
+        if 2 * sum(part.asks in asked for part in test) < len(test):
+            continue  # another test, or a file that cannot be read: no 0 without a look
         for n, part in enumerate(test, 1):
             text = max((some[n - 1] for some in texts), key=len, default="")
             by_check, says = None if text else 0.0, ""
@@ -114,6 +117,9 @@ def save(
     if typed.keys() - {_key(*answer[:3]) for answer in found}:
         kept = (out / FILE).rename(free_path(out / FILE))
         todo.append(f"Points that were typed for answers which are not there now: {kept}")
+    marked = {answer.learner for answer in found}
+    if left_out := [r.learner.name for r in rows if r.submissions and r.learner.name not in marked]:
+        todo.append(f"Another test, or not readable, so no points: {'; '.join(left_out)}")
     lines = [
         [*a[:3], test[a.question - 1].points, number(a.by_check), number(a.typed)] for a in found
     ]

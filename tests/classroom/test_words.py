@@ -40,6 +40,16 @@ def rows(**said):
     return [Row(Learner(who), [one], (NAME,)) for who, one in made.items()]
 
 
+def test_what_is_another_test_or_unreadable_gets_no_points_and_is_named(tmp_path):
+    made = rows(ada="so", bob="x", eve="y")
+    made[1].submissions[0].texts[:] = ["## 1 · 2 points\n\nOf another test?", "x"]
+    made[2].submissions[0].texts.clear()
+    said = words.save(made, TEST, {}, tmp_path, files.Roster())
+    assert "so no points: bob; eve" in said
+    whole = {line["learner"]: line["question 1"] for line in table(tmp_path / "points.csv")}
+    assert whole == {"ada": "0", "bob": "", "eve": ""}
+
+
 @pytest.mark.parametrize(
     ("state", "slips", "points"),
     [(DONE, [], "5"), (TRIED, SLIPS[:1], "3"), (TRIED, SLIPS, "0"), (TRIED, [], ""),
