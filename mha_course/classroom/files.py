@@ -141,7 +141,7 @@ def learners(
                     learner.notebooks.append(made)
     for learner in everybody.values():
         _keep_the_latest(learner)
-        if roster and learner.name not in listed:
+        if listed and learner.name not in listed:
             learner.others.append((learner.name, NOT_LISTED))
     return sorted(everybody.values(), key=lambda learner: learner.name.casefold())
 
