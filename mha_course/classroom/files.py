@@ -19,7 +19,6 @@ from threading import Event
 from mha_course.base.notebook import paths
 from mha_course.classroom import sandbox, unpack
 from mha_course.classroom.reading import read
-from mha_course.lab.copies import LINKED
 
 LARGEST = 32 * 2**20  # bytes of a notebook: two hundred times one of the course's
 USUAL = 4 * 2**20  # bytes up to which it is simply read
@@ -37,7 +36,7 @@ PLATFORM = re.compile(
     r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_(?:\d{3,}_|assignsubmission_(?:file|onlinetext))", re.I
 )
 NOISE = {"__MACOSX", "__pycache__"}
-OURS = {*LINKED, "LICENSE", "Thumbs.db", "desktop.ini"}  # nobody's work
+OURS = {"CLAIMS.md", "WORDS.md", "LICENSE", "Thumbs.db", "desktop.ini"}  # nobody's work
 NO_NOTEBOOK = "not a notebook: hand in the .ipynb"
 CHECKPOINTS = ".ipynb_checkpoints"  # where Jupyter puts a copy of what it saves
 ONLY_A_COPY = "only Jupyter's own copy of it is there, not read: hand in the notebook itself"
