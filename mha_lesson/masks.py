@@ -51,7 +51,7 @@ def padding_mask(
         TypeError: `lengths` are not integers.
         ValueError: `lengths` has another shape than (B,), or one of them is outside 0 … T.
     """
-    device = lengths.device if isinstance(lengths, Tensor) else torch.get_default_device()
+    device = lengths.device if isinstance(lengths, Tensor) else torch.empty(0).device
     lengths, n_tokens = fitting_lengths(lengths, n_tokens)
     positions = torch.arange(n_tokens, device=lengths.device)  # (T,)
     return (positions >= lengths[:, None])[:, None, None, :].to(device)  # (B, T) -> (B, 1, 1, T)

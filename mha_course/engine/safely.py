@@ -164,7 +164,7 @@ def undisturbed() -> Iterator[io.StringIO]:
     python_state, torch_state = random.getstate(), torch.get_rng_state()
     numpy_state = numpy.random.get_state() if numpy else None
     cuda_states = torch.cuda.get_rng_state_all() if cuda else None
-    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    dtype, device = torch.get_default_dtype(), torch.empty(0).device
     threads = torch.get_num_threads()
     printed, collects = _Beginning(), gc.isenabled()
     gc.disable()  # in a large notebook a single collection takes a quarter of a second
@@ -197,7 +197,9 @@ def undisturbed() -> Iterator[io.StringIO]:
             torch.set_num_threads(threads)
         if device.type == "cpu":
             torch.set_default_device(None)  # setting it to "cpu" slows every later call
-        elif torch.get_default_device() != device:
+            # Up to 2.8, PyTorch's get_default_device stumbles over what that leaves.
+            vars(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", torch)).pop("device_context", None)
+        elif torch.empty(0).device != device:
             torch.set_default_device(device)
 
 

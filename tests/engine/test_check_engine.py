@@ -153,6 +153,7 @@ def _states() -> list[Any]:
         torch.get_num_threads(),
         torch.get_default_device(),
         torch.overrides._get_current_function_mode_stack(),  # which slow every call
+        vars(torch._GLOBAL_DEVICE_CONTEXT).copy(),  # a None in it: an error up to PyTorch 2.8
         gc.isenabled(),
     ]
 
