@@ -1,6 +1,5 @@
 """What differs, where no slip and no place explains it: type, shape, dtype, numbers; and how."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from math import isclose
@@ -149,10 +148,11 @@ def _what_differs(attempt: Attempt) -> Finding:
     if differs.kind == "shape":
         alike = [here, *_alike(differs, wrong, "shape")]
         have = letters_of_all([(tuple(yours.shape), sizes) for yours, _, sizes in alike])
-        fixed = len(alike) > 1 and differs.yours.ndim and not re.search("[A-Za-z]", have)
+        shapes, asked = ({tuple(sample[i].shape) for sample in alike} for i in (0, 1))
+        fixed = len(alike) > len(wrong) and shapes != {()} and len(shapes) == 1 < len(asked)
         return Finding(
             key,
-            f"{part} {_shape_words(have, differs.yours)}{' on every input' * bool(fixed)}, but it "
+            f"{part} {_shape_words(have, differs.yours)}{' on every input' * fixed}, but it "
             f"should be {problem.results[differs.part].shape} = {tuple(differs.expected.shape)}."
             f"{does}",
             "In whose place does each of these numbers stand?"

@@ -37,7 +37,9 @@ def first_wrong(attempt: Attempt) -> Finding | None:
         return None
     begin = made[reached] if reached >= 0 else -1
     known = [value for values in right.values() for value in values]
-    known += [head for value in known if value.ndim == 4 for head in value.unbind(1)]
+    known += [piece for value in known for pieces in _pieces(value) for piece in pieces]
+    for given in flat(case.inputs):
+        known += [given] if isinstance(given, Tensor) else getattr(given, "tensors", list)()
     parts = right[ways[reached]] if reached >= 0 else ()
     wrong = [
         (x, line)
@@ -71,6 +73,20 @@ def first_wrong(attempt: Attempt) -> Finding | None:
         f"{does}: {come} {spoken_line(attempt, line)}.",
         f"What goes into line {line}, and what should come out?",
     )
+
+
+def turned_axes(attempt: Attempt) -> str:
+    """Beside an error: which values are right but for the order of their axes; or empty."""
+    case, stages = attempt.raised[0].case, attempt.problem.stages
+    seen = watched(attempt, case).seen if stages else []
+    right = _on_the_right_way(attempt.problem, case) if seen else {}
+    for stage in [*stages][::-1]:
+        n = _last(parts, seen, case.tolerance) if (parts := right.get(stage)) else NOT_MADE
+        if n != NOT_MADE:
+            turned = _turned(seen[n][0], parts or [], case.tolerance)
+            does = f"Your {_are(stages[stage])} right (line {seen[n][1]})"
+            return f"{does}, in another order of axes." if turned else ""
+    return ""
 
 
 def _are(name: str) -> str:
@@ -117,13 +133,16 @@ def _last(values: list[Tensor], seen: list[tuple[Tensor, int]], tolerance: float
         return next(same, NOT_MADE)
 
     def in_all(value: Tensor) -> int:
-        if (whole := number(value)) != NOT_MADE or value.ndim != 4:
-            return whole
-        heads = [number(head) for head in value.unbind(1)]
-        return NOT_MADE if NOT_MADE in heads else max(heads)
+        ways = [[number(piece) for piece in pieces] for pieces in ([value], *_pieces(value))]
+        return next((max(way) for way in ways if NOT_MADE not in way), NOT_MADE)
 
     numbers = [in_all(value) for value in values]
     return NOT_MADE if NOT_MADE in numbers else max(numbers)
+
+
+def _pieces(value: Tensor) -> list[tuple[Tensor, ...]]:
+    """A value head by head, and sequence by sequence, as a loop makes it."""
+    return [value.unbind(axis) for axis in (1, 0) if value.ndim > 2 + axis]
 
 
 def _is(yours: Tensor, right: Tensor, tolerance: float, as_it_is: bool = False) -> bool:

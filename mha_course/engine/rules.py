@@ -10,6 +10,7 @@ from torch import Tensor
 from mha_course.engine import errors
 from mha_course.engine.attempt import SINGLE_MATRICES, Attempt, Explanation, where_right
 from mha_course.engine.compare import same
+from mha_course.engine.first_wrong import turned_axes
 from mha_course.engine.places import right_once_kept
 from mha_course.engine.problem import HOMES
 from mha_course.engine.report import Finding
@@ -178,5 +179,5 @@ def its_error(attempt: Attempt) -> Explanation | None:
     if error.key == "error:broadcast_shapes" and isinstance(first, Raised):
         dropped = attempt.source.axis_dropped(first.number)
     if error.key in OF_SHAPES | OF_TENSORS and isinstance(first, Raised):
-        given = attempt.source.no_longer_given(first.number)
+        given = attempt.source.no_longer_given(first.number) or turned_axes(attempt)
     return Explanation((error,), (dropped, given, where))

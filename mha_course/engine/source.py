@@ -223,8 +223,10 @@ class Source:
             here = {n.id for n in used if n.lineno == number and isinstance(n.ctx, ast.Load)}
             given = here & {a.arg for a in function.args.args}
             for n in used:
-                always = isinstance(n.ctx, ast.Store) and self.statement(n) in function.body
-                if n.id in given and always and n.lineno < (number or 0):
+                line: Any = self.statement(n)
+                if isinstance(n.ctx, ast.Load) or isinstance(getattr(line, "value", 0), ast.IfExp):
+                    continue
+                if n.id in given and line in function.body and n.lineno < (number or 0):
                     return f"There, `{n.id}` is not what came in: line {n.lineno} has replaced it."
         return ""
 

@@ -282,9 +282,9 @@ def nan_of_empty_rows(where: str) -> Finding:
     """Results may be clean and their gradients NaN all the same."""
     return Finding(
         "nan_gradient",
-        f"{where} has NaN in it. (A softmax of nothing but −∞ is NaN, and a zero in place of its "
-        "result does not repair the backward pass: where −∞ was *added* to the scores nothing "
-        "stops the NaN there, as `masked_fill` would.)",
+        f"{where} has NaN in it. (A softmax of nothing but −∞ is NaN. A zero in its place does not "
+        "repair the backward pass where −∞ was *added* to the scores, nor where it comes only "
+        "after the product with V.)",
         "How could the softmax of a blocked row be kept from ever seeing nothing but −∞?",
     )
 

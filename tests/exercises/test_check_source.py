@@ -55,6 +55,10 @@ masked_softmax | error:written_over | Line 3, `w[w.isnan()] = 0`, writes over nu
     w = scores.masked_fill(mask, -math.inf).softmax(-1)
     w[w.isnan()] = 0
     return w
+masked_softmax | shape | has shape (1, 1), but it should be
+    return mask.all(dim=-1, keepdim=True)
+attention | error:module_lacks | The module in front of the dot has no function of that name
+    return math.softmax(Q @ K.mT)
 split_heads | given_back | What comes back is `x`, as it came in.
     return x
 causal_mask | shape | has shape (6, 6) on every input, but it should be (T, T)

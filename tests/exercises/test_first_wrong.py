@@ -57,6 +57,13 @@ TRIES = {
         "weights are right (line 14); context should come next, and no line makes it",
         15,
     ),
+    "written through slabs, without the bias": (
+        HEADS + "context = (q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v\n"
+        "slabs = self.w_o.weight.view(D, h, d_k)\n"
+        "return sum(context[:, i] @ slabs[:, i].T for i in range(h))\n",
+        "context is right (line 12); your joined heads are not",
+        14,
+    ),
     "two at once": (
         HEADS + "scores = q @ k.mT / math.sqrt(d_k)\nweights = scores.softmax(-2)\n"
         "return (weights @ v).transpose(1, 2).reshape(B, T, D)\n",
@@ -104,6 +111,22 @@ def test_the_last_right_step_and_the_first_wrong_line_are_named(name):
     report = said_of(name, lines)
     assert f"Your {right}: the first wrong numbers come in line {wrong}, `" in report
     assert f"What goes into line {wrong}, and what should come out?" in report
+
+
+def test_beside_an_error_turned_axes_are_named():
+    turned = HEADS.replace("transpose(1, 2)", "permute(0, 2, 3, 1)")
+    lines = "scores = q @ k.mT\nmask = torch.zeros(T, T).bool() if mask is None else mask\n"
+    report = said_of("turned", f"{turned}{lines}scores = scores.masked_fill(mask, 0)\nreturn v\n")
+    assert "Your heads are right (line 11), in another order of axes." in report
+
+
+def test_what_a_loop_makes_sequence_by_sequence_is_made():
+    line = "q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)"
+    loop = f"for x in x:\n            {line}\n            outs.append((q @ k.mT).softmax(-1) @ v)"
+    code = CLASS.replace(line, f"outs = []\n        {loop}\n        return torch.stack(outs)")
+    report = str(check.MultiHeadAttention(defined("MultiHeadAttention", "by sequence", code)))
+    assert "Your queries, keys and values are right (line 12); heads should come next" in report
+    assert "the first wrong numbers come in line 13" in report
 
 
 def test_what_is_still_to_come_is_named():
