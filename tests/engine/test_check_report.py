@@ -677,6 +677,8 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:turned_no_bool": lambda: ~_x,
     "error:two_results": lambda: _x.max(-1) / 2,  # type: ignore[operator]
     "error:number_for_tensor": lambda: torch.sqrt(4),  # type: ignore[arg-type]
+    "error:module_lacks": lambda: math.softmax(_x),  # type: ignore[attr-defined]
+    "error:tuple_for_tensor": lambda: F.relu((_x, _x)),  # type: ignore[arg-type]
     "error:numpy_of_learning": lambda: torch.ones(2, requires_grad=True).numpy(),
     "error:negative_size": lambda: torch.ones(-1),
     "error:same_axis_twice": lambda: _x.diagonal(dim1=1, dim2=1),
@@ -881,7 +883,7 @@ squares:
   x.exp().unsqueeze(0).expand(11, *x.shape) | shape |
       Your result has shape (11, B, T, d) = (11, 2, 5, 3), but
   x.exp().sum() | shape | is a single number, of shape (), but it
-  x.new_zeros(11, 13) | shape | has shape (11, 13), but it should be
+  x.new_zeros(11, 13) | shape | has shape (11, 13) on every input, but it should be
 squares_and_signs:
   x * x | returns_Tensor |
       one tensor, but it should be 2 results: squares (B, T, d), signs (B, T, d).
