@@ -245,10 +245,10 @@ export class Writes {
   sources() {
     const { story, mode, where: [layer, head] } = this;
     if (mode === "golf") return story.tee.map((cut) => ({ cut, k: cut[2], w: this.weight(...cut),
-      says: `${this.named(cut[2])}, layer ${cut[0]}, head ${cut[1]}` }));
+      says: `“${this.named(cut[2])}”, layer ${cut[0]}, head ${cut[1]}` }));
     return story.pieces.map((_, k) => {
       const cut = mode === "head" ? [layer, head, k] : ["late", null, k];
-      return { cut, k, w: mode === "head" ? this.weight(layer, head, k) : this.share(k), says: this.named(k) };
+      return { cut, k, w: mode === "head" ? this.weight(layer, head, k) : this.share(k), says: `“${this.named(k)}”` };
     });
   }
 

@@ -54,7 +54,7 @@ export const WRITES_STYLE = `
  background:none;border:1px solid color-mix(in srgb,var(--mha-text) 45%,var(--mha-page));border-radius:10px;
  cursor:pointer}
 .mha-view .mha-main{background:var(--mha-answer);border-color:var(--mha-answer);color:var(--mha-page);font-weight:600}
-.mha-tee button{line-height:1.2;text-align:center}
+.mha-tee button{line-height:1.2;text-align:center;padding:.3rem .75rem}
 .mha-tee small{display:block;font-size:.8125rem;opacity:.8}
 .mha-tee button[aria-pressed=true]{border-color:var(--mha-cut);color:var(--mha-cut);text-decoration:line-through}
 .mha-lens{font-size:.875rem;opacity:.85;text-align:center;text-wrap:balance;margin:.5rem auto;max-width:62ch}
