@@ -79,16 +79,16 @@ def copy_scores(model: SmolLM, seeds: Sequence[int]) -> Float[Tensor, "B n_layer
 
 @torch.no_grad()
 def without(model: SmolLM, heads: Sequence[Head]) -> list[Any]:
-    """With these silenced: loss of three rows' repetition, of a page, of a page's repetition."""
+    """With these silenced: loss of nine rows' repetition, of a page, of a page's repetition."""
     changed(model, silenced(heads))
-    rows, page = rows_twice((3, 4, 5)), pages(model, (10,), 192)
+    rows, page = rows_twice(range(3, 12)), pages(model, (10,), 192)
     repeated = page[:, :96].repeat(1, 2)
     again = loss(model, rows, N_ROW + 1).tolist()
     return [again, loss(model, page, 32).item(), loss(model, repeated, 97).item()]
 
 
 def copying(model: SmolLM) -> dict[str, Any]:
-    """The heads that copy most on three rows, silenced on three others; beside them others."""
+    """The heads that copy most on three rows, silenced on nine others; beside them others."""
     scores = copy_scores(model, (0, 1, 2))
     best = [HEADS[i] for i in scores.mean(dim=0).flatten().topk(20).indices.tolist()]
     rest = [head for head in HEADS if head not in best]
@@ -98,12 +98,14 @@ def copying(model: SmolLM) -> dict[str, Any]:
         for layer, _ in best[:10]:
             some.append(draw.choice([h for h in rest if h[0] == layer and h not in some]))
         matched.append(without(model, some))
+    anywhere = [without(model, random.Random(seed).sample(rest, 5)) for seed in range(7)]
     return {
         "scores": scores.tolist(),
         "best": best,
         "none": without(model, []),
         "silenced": {n: without(model, best[:n]) for n in (3, 5, 10, 20)},
         "matched": matched,
+        "anywhere": anywhere,
     }
 
 
@@ -274,33 +276,33 @@ N_STEP = 27  # a tenth of all heads
 def least(model: SmolLM, gone: Sequence[Head], ids: Int[Tensor, "B T"]) -> list[Head]:
     """The next tenth to go: those on which the loss, by its gradient's size, hangs least.
 
+    The size is the mean over the pages, as a share of its layer's.
     Source: Michel et al. (2019), Are Sixteen Heads Really Better than One?, section 4.1.
     """
     gains = torch.ones(N_LAYERS, N_HEADS)
     for at in gone:
         gains[at] = 0.0
-    gains.requires_grad_()
-    changed(model, [Change(gain=gain) for gain in gains])
-    (slopes,) = torch.autograd.grad(loss(model, ids).mean(), gains)
-    needed = slopes.abs()
-    for at in gone:
-        needed[at] = torch.inf
+    kept = gains.clone()
+    changed(model, [Change(gain=gain) for gain in gains.requires_grad_()])
+    losses = (loss(model, page[None]).mean() for page in ids)
+    slopes = torch.stack([torch.autograd.grad(one, gains)[0] for one in losses])
+    needed = F.normalize(slopes.abs().mean(dim=0) * kept, dim=-1)
+    needed[kept == 0] = torch.inf
     return [HEADS[i] for i in needed.flatten().argsort()[:N_STEP].tolist()]
 
 
 def going(model: SmolLM) -> dict[str, Any]:
-    """The loss of three pages as heads go: chosen on another page, and a tenth drawn."""
-    chosen_on, ids = pages(model, (20,), N_SHORT), pages(model, range(3), N_SHORT)
+    """The loss of three pages as heads go: chosen on eight others, and a tenth drawn."""
+    chosen_on, ids = pages(model, range(20, 28), N_SHORT), pages(model, range(3), N_SHORT)
     gone: list[Head] = []
     curve = [loss(changed(model, Change()), ids).tolist()]
     for _ in range(5):
         gone += least(model, gone, chosen_on)
         curve.append(loss(changed(model, silenced(gone)), ids).tolist())
     drawn = []
-    for seed in range(3):
-        some = HEADS.copy()
-        random.Random(seed).shuffle(some)
-        drawn.append(loss(changed(model, silenced(some[:N_STEP])), ids).tolist())
+    for seed in range(7):
+        some = random.Random(seed).sample(HEADS, N_STEP)
+        drawn.append(loss(changed(model, silenced(some)), ids).tolist())
     return {"order": gone, "chosen": curve, "drawn": drawn}
 
 
