@@ -197,7 +197,7 @@ def undisturbed() -> Iterator[io.StringIO]:
             torch.set_num_threads(threads)
         if device.type == "cpu":
             torch.set_default_device(None)  # setting it to "cpu" slows every later call
-            # Up to 2.8, PyTorch's get_default_device stumbles over what that leaves.
+            # Before 2.10, PyTorch's get_default_device stumbles over what that leaves.
             vars(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", torch)).pop("device_context", None)
         elif torch.empty(0).device != device:
             torch.set_default_device(device)

@@ -153,7 +153,7 @@ def _states() -> list[Any]:
         torch.get_num_threads(),
         torch.get_default_device(),
         torch.overrides._get_current_function_mode_stack(),  # which slow every call
-        vars(torch._GLOBAL_DEVICE_CONTEXT).copy(),  # a None in it: an error up to PyTorch 2.8
+        vars(torch._GLOBAL_DEVICE_CONTEXT).copy(),  # a None in it: an error before PyTorch 2.10
         gc.isenabled(),
     ]
 
