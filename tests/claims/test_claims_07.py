@@ -16,7 +16,6 @@ from mha_lesson.training import (
     side_accuracy,
     silence_head,
     train,
-    two_sides_loss,
     two_sides_runs,
 )
 
@@ -113,18 +112,14 @@ def test_heads_that_can_be_spared_alone_are_missed_together(seed):
 
 
 def left_share(kind, d_k, seed, narrow=False, rate=5e-3):
-    torch.manual_seed(seed)
-    model = kind(1, d_model=d_k)
-    for layer in (model.attention.w_qkv, model.attention.w_o) if narrow else ():
-        layer.reset_parameters()
-    train(
-        model,
-        letter_batches(seed=seed),
-        lambda model, letters: two_sides_loss(model, letters, [0]),
-        n_steps=200,
-        learning_rate=rate,
-    )
-    return side_accuracy(model, LETTERS).left
+    def fresh():
+        model = kind(1, d_model=d_k)
+        for layer in (model.attention.w_qkv, model.attention.w_o) if narrow else ():
+            layer.reset_parameters()
+        return model
+
+    plan = runs._two_sides(1, seed, (0,), 200)._replace(fresh=fresh, learning_rate=rate)
+    return side_accuracy(plan.carry_out("").model, LETTERS).left
 
 
 @torch.no_grad()
