@@ -148,8 +148,8 @@ def _what_differs(attempt: Attempt) -> Finding:
     if differs.kind == "shape":
         alike = [here, *_alike(differs, wrong, "shape")]
         have = letters_of_all([(tuple(yours.shape), sizes) for yours, _, sizes in alike])
-        shapes, asked = ({tuple(sample[i].shape) for sample in alike} for i in (0, 1))
-        fixed = len(alike) > len(wrong) and shapes != {()} and len(shapes) == 1 < len(asked)
+        shapes, asked = {yours.shape for yours, _, _ in alike}, {x.shape for _, x, _ in alike}
+        fixed = len(alike) > len(wrong) and len(shapes) == 1 < len(asked) and differs.yours.ndim > 0
         return Finding(
             key,
             f"{part} {_shape_words(have, differs.yours)}{' on every input' * fixed}, but it "
