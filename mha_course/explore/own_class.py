@@ -187,7 +187,8 @@ def unfit(kind: type[nn.Module]) -> str:
         return f"{FITS}So far it stops with {type(error).__name__}: {error}"
     if isinstance(made, Tensor) and made.shape == x.shape:
         return ""
-    gives = f"shape {tuple(made.shape)}" if isinstance(made, Tensor) else f"a {type(made).__name__}"
+    gives = "nothing" if made is None else f"a {type(made).__name__}"
+    gives = f"shape {tuple(made.shape)}" if isinstance(made, Tensor) else gives
     return f"{FITS}So far it makes {gives} of x, {tuple(x.shape)}."
 
 
