@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 
 from mha_course.base.disk import write_whole
 from mha_course.base.notebook import course, exercises
-from mha_course.classroom.final_test import books
+from mha_course.base.numerals import listed
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 TABLES = (FOLDER.parent / "README.md", FOLDER / "TEACHING.md", FOLDER / "00_start_here.ipynb")
@@ -39,7 +39,8 @@ def paths(*numbers: str) -> list[Path]:
     """The notebooks with these numbers, 3 or 1-6; all of them when none is given."""
     found = {path.name[:2]: path for path in sorted(FOLDER.glob("*.ipynb"))}
     try:
-        asked = books(" ".join(numbers), "NUMBER") if numbers else found
+        named = {int(number): number for number in found}
+        asked = listed("NUMBER", " ".join(numbers), named, [*found]) if numbers else found
         return [found[number] for number in asked]
     except ValueError as error:
         raise SystemExit(str(error)) from error

@@ -1,8 +1,10 @@
-"""Numbers as both renderers write them, and round positions on an axis."""
+"""Numbers as both renderers write them and readers type them; round positions on an axis."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
 
@@ -81,3 +83,21 @@ def ticks(low: float, high: float, log: bool = False, most: int = 5) -> tuple[fl
     if count < 2:  # no two round positions: then the ends
         return (low, high)
     return tuple(round((first + i) * step, 12) for i in range(count))
+
+
+def listed(option: str, text: str, numbers: Mapping[int, str], named: Sequence[str]) -> list[str]:
+    """What a list like "1-6, 11" asks for, also by `named`, and in that order.
+
+    Raises:
+        ValueError: a word of it, or one of its numbers, stands for nothing.
+    """
+    asked = set[str]()
+    for word in re.split(r"[,;\s]+", text.strip(",; \t\r\n")):
+        ends = [*map(int, word.split("-"))] if re.fullmatch(r"\d{1,3}(-\d{1,3})?", word) else []
+        span = range(ends[0], ends[-1] + 1) if ends else ()
+        found = {numbers.get(number, "") for number in span} or {word}
+        if not found <= {*named}:
+            takes = f"{option} takes a list, as in 1-6,11 or {named[0]}"
+            raise ValueError(f"{takes}; got {word}.")
+        asked |= found
+    return [name for name in named if name in asked]

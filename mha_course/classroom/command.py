@@ -15,8 +15,9 @@ from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from mha_course.base.numerals import listed
 from mha_course.classroom import files, pages, sandbox, words
-from mha_course.classroom.final_test import listed, read_key
+from mha_course.classroom.final_test import read_key
 from mha_course.classroom.grading import ALL, EXERCISES, NAMES, Row, grade
 from mha_course.classroom.sandbox import Limits
 from mha_lesson.refusals import require_positive, require_positive_int

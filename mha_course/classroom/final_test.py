@@ -16,7 +16,7 @@ import json
 import random
 import re
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -27,7 +27,7 @@ from nbformat import NotebookNode, v4
 
 from mha_course.base.disk import free_path, write_whole
 from mha_course.base.notebook import paths
-from mha_course.base.numerals import counted
+from mha_course.base.numerals import counted, listed
 from mha_course.collection.bank import EXAM, Question, bank
 from mha_course.exercises import Exercise, variants_solved
 from mha_course.exercises.variants import VARIANTS
@@ -81,26 +81,8 @@ class Part(NamedTuple):
         return f"{head}\n\n{self.asks}\n\n{self.listed}".rstrip()
 
 
-def listed(option: str, text: str, numbers: Mapping[int, str], named: Sequence[str]) -> list[str]:
-    """What a list like "1-6, 11" asks for, also by `named`, and in that order.
-
-    Raises:
-        ValueError: a word of it, or one of its numbers, stands for nothing.
-    """
-    asked = set[str]()
-    for word in re.split(r"[,;\s]+", text.strip(",; \t\r\n")):
-        ends = [*map(int, word.split("-"))] if re.fullmatch(r"\d{1,3}(-\d{1,3})?", word) else []
-        span = range(ends[0], ends[-1] + 1) if ends else ()
-        found = {numbers.get(number, "") for number in span} or {word}
-        if not found <= {*named}:
-            takes = f"{option} takes a list, as in 1-6,11 or {named[0]}"
-            raise ValueError(f"{takes}; got {word}.")
-        asked |= found
-    return [name for name in named if name in asked]
-
-
-def books(text: str, option: str = "--notebooks") -> list[str]:
-    return listed(option, text, {int(book): book for book in BOOKS}, BOOKS)
+def books(text: str) -> list[str]:
+    return listed("--notebooks", text, {int(book): book for book in BOOKS}, BOOKS)
 
 
 def chosen(

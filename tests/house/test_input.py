@@ -68,8 +68,9 @@ def test_folders_and_numbers_that_are_not_there(tmp_path):
     for folder, says in ((tmp_path, "No files"), (tmp_path / "x", "is not a folder")):
         with pytest.raises(SystemExit, match=says):
             command.main([str(folder)])
-    for number in ("1", "15", "1-3", "03_"):
-        with pytest.raises(SystemExit, match=f"by their numbers, 03; got {number}"):
+    assert [path.name[:2] for path in notebooks.paths("12", "0-2")] == ["00", "01", "02", "12"]
+    for number in ("15", "13-15", "03_", "5-3"):
+        with pytest.raises(SystemExit, match=f"as in 1-6,11 or 00; got {number}"):
             notebooks.paths("03", number)
     with pytest.raises(SystemExit, match="leave --assigned out"):
         command.main([str(tmp_path), "--test", "key", "--assigned", "1"])
