@@ -114,8 +114,8 @@ class ModuleCall(Protocol):
 # ---------------------------------------------------------------- a layer and what is around it
 
 
-# PyTorch's own name for it; without it every layer is called, which is right, if slower.
-_any_global_hook = getattr(hooks, "_has_any_global_hook", lambda: True)
+# PyTorch's own names for them; without any every layer is called, which is right, if slower.
+GLOBAL_HOOKS = [v for k, v in vars(hooks).items() if k[:8] == "_global_" and k[-6:] == "_hooks"]
 
 
 def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
@@ -133,7 +133,7 @@ def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
         and not layer._backward_pre_hooks
         and not layer._backward_hooks
         and "forward" not in layer.__dict__
-        and not _any_global_hook()
+        and not any(GLOBAL_HOOKS or [True])
     )
     return weight if plain else None
 

@@ -76,8 +76,7 @@ def test_the_lab_trusts_the_first_copy_as_it_was_written_and_none_that_was_chang
     copy = tmp_path / lab.FIRST
 
     def trusted() -> bool:
-        with NotebookNotary() as notary:
-            return notary.check_signature(notebooks.read(copy))
+        return NotebookNotary().check_signature(notebooks.read(copy))
 
     assert not trusted()
     lab.trust(lab.NOTEBOOKS / lab.FIRST)

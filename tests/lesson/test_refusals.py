@@ -246,8 +246,9 @@ def test_inputs_on_two_devices(device):
 
 PRIVATE = """
 import torch
-from torch.nn.modules import module
-del torch._C._current_graph_task_id, torch._C._DisableFuncTorch, module._has_any_global_hook
+del torch._C._current_graph_task_id, torch._C._DisableFuncTorch
+from mha_lesson import execution
+execution.GLOBAL_HOOKS.clear()
 """
 CALLS = """
 import torch
