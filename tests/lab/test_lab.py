@@ -72,6 +72,7 @@ def test_the_lab_trusts_the_first_copy_as_it_was_written_and_none_that_was_chang
 ):
     """From what it does not trust, JupyterLab cuts the style that dims pictures in the dark."""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
     lab.sync(lab.NOTEBOOKS, tmp_path, TODAY)
     copy = tmp_path / lab.FIRST
 
