@@ -12,14 +12,16 @@ large sizes up to half their time, by luck.
 
 import argparse
 import ctypes
+import inspect
 import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
 from itertools import product
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -39,16 +41,14 @@ from mha_lesson.text import northanger_abbey
 
 SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
 BUDGET = 8.0  # seconds of one row
+TURNS = random.Random(0)
+PASSES = {False: "forward", True: "forward + backward"}
+Rows = Iterator[tuple[tuple, dict[str, float]]]  # what a row begins with, and its figures
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-CONTESTANTS = {
-    "block": "the minimal block against itself: the noise of this run",
-    "three layers": "the minimal block with three projection layers in place of one",
-    "fused": "mha_lesson, without weights",
-    "explicit": "mha_lesson, with every head's weights",
-    "torch": "nn.MultiheadAttention(need_weights=False)",
-    "torch, weights": "nn.MultiheadAttention(average_attn_weights=False)",
-    "torch, fast path": "the same in its evaluation fast path (forward only)",
-}
+TURNS = random.Random(0)
+PASSES = {False: "forward", True: "forward + backward"}
+SIZE = "B, T, d_model, h"
+Rows = Iterator[dict[str, Any]]  # of a table; its columns are those of the first row
 
 
 class MinimalBlock(nn.Module):
@@ -136,53 +136,23 @@ class LeastCode(nn.Module):
 
 
 def contestants(size: tuple[int, ...], x: Tensor, backward: bool) -> dict[str, Callable]:
-    """What takes turns, by name: functions without arguments that return the output."""
+    """What takes turns, by name: functions without arguments."""
     _, T, d_model, n_heads = size
     mha = MultiHeadAttention(d_model, n_heads).to(x).train(backward)
-    block, three, theirs = MinimalBlock(mha), ThreeLayers(mha), mha.to_torch()
-    blocked = causal_mask(T, x.device)
-
-    def torch_module(fast_path: bool = False, **how: bool) -> Callable:
-        def call() -> Tensor:
-            torch.backends.mha.set_fastpath_enabled(fast_path)
-            return theirs(x, x, x, attn_mask=blocked, **how)[0]
-
-        return call
-
+    block = MinimalBlock(mha)
+    theirs = partial(mha.to_torch(), x, x, x, attn_mask=causal_mask(T, x.device))
     calls = {
-        "base": lambda: block(x),
-        "block": lambda: block(x),
-        "three layers": lambda: three(x),
-        "fused": lambda: mha(x, causal=True),
-        "explicit": lambda: mha(x, causal=True, return_weights=True)[0],
-        "torch": torch_module(need_weights=False, is_causal=True),
-        "torch, weights": torch_module(average_attn_weights=False),
+        "base": partial(block, x),
+        "block": partial(block, x),
+        "three layers": partial(ThreeLayers(mha), x),
+        "fused": partial(mha, x, causal=True),
+        "explicit": partial(mha, x, causal=True, return_weights=True),
+        "torch": partial(theirs, need_weights=False, is_causal=True),
+        "torch, weights": partial(theirs, average_attn_weights=False),
     }
     if not backward:
-        calls["torch, fast path"] = torch_module(fast_path=True, average_attn_weights=False)
+        calls["torch, fast path"] = calls["torch, weights"]
     return calls
-
-
-def timer(call: Callable[[], Tensor], x: Tensor, backward: bool) -> Callable[[int], float]:
-    """A function that takes how often, and returns the seconds of one call."""
-
-    def wait() -> None:
-        if x.is_cuda:
-            torch.cuda.synchronize()
-
-    def seconds(repeats: int) -> float:
-        wait()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            if backward:
-                call().sum().backward()
-            else:
-                with torch.no_grad():
-                    call()
-        wait()
-        return (time.perf_counter() - start) / repeats
-
-    return seconds
 
 
 def keep_freed_memory() -> None:
@@ -193,150 +163,139 @@ def keep_freed_memory() -> None:
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: the heap does not shrink
 
 
-def compare(
-    size: tuple[int, ...], dtype: torch.dtype, device: str, backward: bool
-) -> tuple[float, dict[str, float]]:
-    """Seconds of the minimal block, and the ratios of the contestants to it."""
-    B, T, d_model, _ = size
-    x = torch.randn(B, T, d_model, dtype=dtype, device=device, requires_grad=backward)
-    timers = {k: timer(call, x, backward) for k, call in contestants(size, x, backward).items()}
-    base, samples = in_turns(timers)
-    ratios = {name: ratio(taken, base) for name, taken in samples.items()}
-    ratios["explicit : torch, weights"] = ratio(samples["explicit"], samples["torch, weights"])
-    return statistics.median(base), ratios
+def seconds_of(name: str, call: Callable, backward: bool = False, repeats: int = 1) -> float:
+    """Of one call, and of its backward pass; the name says whether PyTorch's fast path is taken."""
+    torch.backends.mha.set_fastpath_enabled("fast path" in name)
+    wait = torch.cuda.synchronize if torch.cuda.is_initialized() else int
+    with torch.set_grad_enabled(backward):
+        wait()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            out = call()
+            if backward:
+                (out[0] if isinstance(out, tuple) else out).sum().backward()
+        wait()
+        return (time.perf_counter() - start) / repeats
 
 
-def in_turns(
-    timers: dict[str, Callable[[int], float]],
-) -> tuple[list[float], dict[str, list[float]]]:
-    """Seconds of "base", and of the others by name, round after round."""
-    for seconds in timers.values():
-        seconds(2)  # warm up
-    one_round = sum(seconds(1) for seconds in timers.values())
-    repeats = max(1, round(0.02 * len(timers) / one_round))  # a sample takes 20 ms or more
+def in_turns(calls: dict[str, Callable], backward: bool) -> dict[str, list[float]]:
+    """Seconds by name, round after round."""
+    for name, call in calls.items():
+        seconds_of(name, call, backward, 2)  # warm up
+    one_round = sum(seconds_of(name, call, backward) for name, call in calls.items())
+    repeats = max(1, round(0.02 * len(calls) / one_round))  # a sample takes 20 ms or more
     rounds = min(51, max(15, round(BUDGET / (one_round * repeats))))
-    samples: dict[str, list[float]] = {name: [] for name in timers}
-    order = random.Random(0)
+    samples: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
-        for name in order.sample(list(timers), len(timers)):  # nobody always follows the same one
-            samples[name].append(timers[name](repeats))
-    return samples.pop("base"), samples
+        for name in TURNS.sample([*calls], len(calls)):  # nobody always follows the same one
+            samples[name].append(seconds_of(name, calls[name], backward, repeats))
+    return samples
+
+
+def one_by_one(calls: dict[str, Callable], n: int, backward: bool = False) -> dict[str, float]:
+    """The lowest decile of about n single calls, by name."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for name in TURNS.choices([*calls], k=n * len(calls)):
+        taken[name].append(seconds_of(name, calls[name], backward))
+    return lowest_deciles(taken)
 
 
 def ratio(taken: list[float], base: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(taken, base, strict=True))
 
 
-def print_row(*cells: str) -> None:
-    print("| " + " | ".join(cells) + " |", flush=True)
+def lowest_deciles(samples: dict[str, list[float]]) -> dict[str, float]:
+    return {name: sorted(seconds)[len(seconds) // 10] for name, seconds in samples.items()}
 
 
-def print_header(*cells: str) -> None:
-    print_row(*cells)
-    print("|" + "---|" * len(cells))
+def beside_least_code(seconds: dict[str, float]) -> dict[str, Any]:
+    """Milliseconds of "base", and the others' ratios to it."""
+    base = seconds.pop("base")
+    ratios = {name: taken / base for name, taken in seconds.items()}
+    return {"least code, ms": f"{1e3 * base:.3g}", **ratios}
 
 
-def speed(device: str) -> None:
-    for name, meaning in CONTESTANTS.items():
-        print(f"- {name}: {meaning}")
-    columns = [*CONTESTANTS, "explicit : torch, weights"]
-    print()
-    print_header("B, T, d_model, h", "dtype", "pass", "base, ms", *columns)
-    for (name, dtype), size, backward in product(DTYPES.items(), SIZES, (False, True)):
-        base, ratios = compare(size, dtype, device, backward)
-        cells = [f"{ratios[c]:.2f}" if c in ratios else "–" for c in columns]
-        way = "forward + backward" if backward else "forward"
-        print_row(", ".join(map(str, size)), name, way, f"{1e3 * base:.3g}", *cells)
+def beside_block(samples: dict[str, list[float]]) -> dict[str, Any]:
+    """Milliseconds of "base", and the others' ratios to it."""
+    base = samples["base"]
+    ratios = {name: ratio(taken, base) for name, taken in samples.items() if name != "base"}
+    return {"base, ms": f"{1e3 * statistics.median(base):.3g}", **ratios}
+
+
+def speed(device: str) -> Rows:
+    """Beside the minimal block, its milliseconds and ratios to it:
+
+    - block: the minimal block against itself, the noise of this run
+    - three layers: the minimal block with three projection layers in place of one
+    - fused: mha_lesson, without weights
+    - explicit: mha_lesson, with every head's weights
+    - torch: nn.MultiheadAttention(need_weights=False)
+    - torch, weights: nn.MultiheadAttention(average_attn_weights=False)
+    - torch, fast path: the same in its evaluation fast path (forward only)
+    """
+    for (name, dtype), size, backward in product(DTYPES.items(), SIZES, PASSES):
+        x = torch.randn(*size[:3], dtype=dtype, device=device, requires_grad=backward)
+        samples = in_turns(contestants(size, x, backward), backward)
+        begins = {SIZE: size, "dtype": name, "pass": PASSES[backward]}
+        pair = {"explicit : torch, weights": ratio(samples["explicit"], samples["torch, weights"])}
+        yield begins | beside_block(samples) | pair
 
 
 PADDED = [(4, 16, 64, 4), (8, 64, 256, 8), (8, 128, 512, 8), (4, 512, 512, 8)]
 
 
-def padded(size: tuple[int, ...], device: str, backward: bool) -> tuple[float, dict[str, float]]:
-    """Seconds of the minimal block, and the ratios to it, and to PyTorch's function."""
-    B, T, d_model, n_heads = size
-    x = torch.randn(B, T, d_model, device=device, requires_grad=backward)
-    heads = torch.randn(3, B, T, n_heads, d_model // n_heads, device=device).transpose(2, 3)
-    q, k, v = (part.requires_grad_(backward) for part in heads)
-    mha = MultiHeadAttention(d_model, n_heads).to(device).train(backward)
-    block, theirs = MinimalBlock(mha), mha.to_torch()
-    mask = padding_mask(torch.linspace(T // 4, T, B, device=device).long(), T)
-    keep, how = ~mask, {"key_padding_mask": mask[:, 0, 0]}
-    modules: dict[str, Callable] = {
-        "base": lambda: block(x, keep),
-        "module": lambda: mha(x, mask=mask),
-        "nn.MHA": lambda: theirs(x, x, x, need_weights=False, **how)[0],
-        "module, weights": lambda: mha(x, mask=mask, return_weights=True)[0],
-        "nn.MHA, weights": lambda: theirs(x, x, x, average_attn_weights=False, **how)[0],
-    }
-    functions: dict[str, Callable] = {
-        "base": lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=keep),
-        "function": lambda: scaled_dot_product_attention(q, k, v, mask),
-    }
-    found, bases = {}, []
-    for calls in (modules, functions):
-        base, samples = in_turns({name: timer(c, x, backward) for name, c in calls.items()})
-        found |= {name: ratio(taken, base) for name, taken in samples.items()}
-        bases.append(statistics.median(base))
-    return bases[0], found
+def padding(device: str) -> Rows:
+    """A padded batch, float32: the modules beside the minimal block, the function beside
+    F.scaled_dot_product_attention, both with a mask where True = keep, made beforehand:
+    """
+    for size, backward in product(PADDED, PASSES):
+        B, T, d_model, n_heads = size
+        x = torch.randn(B, T, d_model, device=device, requires_grad=backward)
+        heads = torch.randn(3, B, T, n_heads, d_model // n_heads, device=device).transpose(2, 3)
+        q, k, v = (part.requires_grad_(backward) for part in heads)
+        mha = MultiHeadAttention(d_model, n_heads).to(device).train(backward)
+        mask = padding_mask(torch.linspace(T // 4, T, B, device=device).long(), T)
+        theirs = partial(mha.to_torch(), x, x, x, key_padding_mask=mask[:, 0, 0])
+        modules = {
+            "base": partial(MinimalBlock(mha), x, ~mask),
+            "module": partial(mha, x, mask=mask),
+            "nn.MHA": partial(theirs, need_weights=False),
+            "module, weights": partial(mha, x, mask=mask, return_weights=True),
+            "nn.MHA, weights": partial(theirs, average_attn_weights=False),
+        }
+        functions = {
+            "base": partial(F.scaled_dot_product_attention, q, k, v, attn_mask=~mask),
+            "function": partial(scaled_dot_product_attention, q, k, v, mask),
+        }
+        found = [beside_block(in_turns(calls, backward)) for calls in (functions, modules)]
+        yield {SIZE: size, "pass": PASSES[backward]} | found[0] | found[1]
 
 
-def padding(device: str) -> None:
-    """A batch of several lengths, beside PyTorch's function with a mask turned round before."""
-    print("\nA padded batch, float32: the modules beside the minimal block, the function beside")
-    print("F.scaled_dot_product_attention, both with a mask where True = keep, made beforehand:\n")
-    columns = ["module", "nn.MHA", "function", "module, weights", "nn.MHA, weights"]
-    print_header("B, T, d_model, h", "pass", "base, ms", *columns)
-    torch.backends.mha.set_fastpath_enabled(False)
-    for size, backward in product(PADDED, (False, True)):
-        base, ratios = padded(size, device, backward)
-        cells = [f"{ratios[name]:.2f}" for name in columns]
-        way = "forward + backward" if backward else "forward"
-        print_row(", ".join(map(str, size)), way, f"{1e3 * base:.3g}", *cells)
-
-
-def small_calls(device: str, backward: bool) -> dict[str, dict[str, Callable]]:
+def small(device: str) -> Rows:
+    """With weights, B, T, d_model, h = 1, 16, 64, 4, float32: what a call costs beside its
+    arithmetic, single calls in turns, the lowest decile, µs:
+    """
     B, T, d_model, h = SIZES[0]
-    x = torch.randn(B, T, d_model, device=device, requires_grad=backward)
-    qkv = torch.randn(3, B, h, T, d_model // h, device=device, requires_grad=backward).unbind()
-    mha = MultiHeadAttention(d_model, h).to(device).train(backward)
-    theirs = partial(mha.to_torch(), x, x, x, average_attn_weights=False)
-    function = {
-        "PyTorch": partial(torch._scaled_dot_product_attention_math, *qkv),
-        "ours": partial(scaled_dot_product_attention, *qkv, return_weights=True),
-        "least code": partial(least_function, *qkv),
-    }
-    module = {
-        "PyTorch": theirs,
-        "ours": partial(mha, x, return_weights=True),
-        "least code": partial(MinimalBlock(mha).with_weights, x),
-    }
-    return {"function": function, "module": module if backward else module | {FAST: theirs}}
-
-
-FAST = "PyTorch, fast path"
-
-
-def small(device: str) -> None:
-    """What a call costs beside its arithmetic: one by one, in turns, the lowest decile."""
-    size = ", ".join(map(str, SIZES[0]))
-    print(f"\nWith weights, B, T, d_model, h = {size}, float32, single calls in turns, µs:\n")
-    columns = ["PyTorch", "ours", "least code", FAST]
-    print_header("", "pass", *columns)
-    for backward in (True, False):
-        for what, calls in small_calls(device, backward).items():
-            taken: dict[str, list[float]] = {name: [] for name in calls}
-            for name in random.Random(0).choices(list(calls), k=3000 * len(calls)):
-                torch.backends.mha.set_fastpath_enabled(name == FAST)
-                run = partial(forward_and_back, calls[name]) if backward else calls[name]
-                with torch.set_grad_enabled(backward):
-                    taken[name].append(seconds_of(run, device))
-            cells = [f"{1e6 * lowest_decile(taken[c]):.0f}" if c in taken else "–" for c in columns]
-            print_row(what, "forward + backward" if backward else "forward", *cells)
-
-
-def forward_and_back(call: Callable[[], tuple[Tensor, Tensor]]) -> None:
-    call()[0].sum().backward()
+    for backward in PASSES:
+        x = torch.randn(B, T, d_model, device=device, requires_grad=backward)
+        qkv = torch.randn(3, B, h, T, d_model // h, device=device, requires_grad=backward).unbind()
+        mha = MultiHeadAttention(d_model, h).to(device).train(backward)
+        theirs = partial(mha.to_torch(), x, x, x, average_attn_weights=False)
+        function = {
+            "PyTorch": partial(torch._scaled_dot_product_attention_math, *qkv),
+            "ours": partial(scaled_dot_product_attention, *qkv, return_weights=True),
+            "least code": partial(least_function, *qkv),
+        }
+        module = {
+            "PyTorch": theirs,
+            "ours": partial(mha, x, return_weights=True),
+            "least code": partial(MinimalBlock(mha).with_weights, x),
+            **({} if backward else {"PyTorch, fast path": theirs}),
+        }
+        for what, calls in {"module": module, "function": function}.items():
+            least = one_by_one(calls, 3000, backward)
+            figures = {name: round(1e6 * taken) for name, taken in least.items()}
+            yield {"": what, "pass": PASSES[backward]} | figures
 
 
 N_WRITTEN = 32
@@ -352,45 +311,34 @@ WRITERS = [  # B, d_model, h, h_kv, tokens held, window
 
 
 @torch.no_grad()
-def writing(size: tuple[int, ...], rope_base: float | None, device: str) -> tuple[float, dict]:
-    """Milliseconds a token of the least code, and the others' ratios to it, least by least."""
-    B, d_model, h, h_kv, n_held, window = size
-    layer = GroupedQueryAttention(d_model, h, h_kv, rope_base=rope_base, window=window)
-    layer = layer.to(device).eval()
-    x = torch.randn(B, n_held + N_WRITTEN, d_model, device=device)
-    steps, least = x[:, n_held:].split(1, dim=1), LeastCode(layer, B, n_held + N_WRITTEN)
-    full = KVCache()
-    layer(x[:, :n_held], full)
-    _, k, v = least.heads(x[:, :n_held], 0)
-    makers: dict[str, Callable[[], Callable[[Tensor, int], Tensor]]] = {
-        "base": lambda: least,
-        "ours": lambda: partial(one_step, layer, deepcopy(full)),
-    }
-    least.k[:, :, :n_held], least.v[:, :, :n_held] = k, v
-    if window is None:
-        for name, make in caches_of_transformers(layer, n_held + N_WRITTEN).items():
-            makers[name] = partial(filled, make, least, k, v)
-    taken: dict[str, list[float]] = {name: [] for name in makers}
-    for _ in range(15):
-        writers = {name: make() for name, make in makers.items()}
-        for i, token in enumerate(steps):
-            for name, step in writers.items():  # they take turns, token by token
-                taken[name].append(seconds_of(partial(step, token, n_held + i), device))
-    least = {name: lowest_decile(seconds) for name, seconds in taken.items()}
-    base = least.pop("base")
-    return 1e3 * base, {name: seconds / base for name, seconds in least.items()}
-
-
-def seconds_of(call: Callable[[], object], device: str) -> float:
-    start = time.perf_counter()
-    call()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def lowest_decile(seconds: list[float]) -> float:
-    return sorted(seconds)[len(seconds) // 10]
+def decoding(device: str) -> Rows:
+    """One token in eval mode, float32, beside the least code, the lowest decile of 15 × 32:"""
+    for size, rope_base in product(WRITERS, (None, 10_000.0)):
+        B, d_model, h, h_kv, n_held, window = size
+        layer = GroupedQueryAttention(d_model, h, h_kv, rope_base=rope_base, window=window)
+        layer = layer.to(device).eval()
+        x = torch.randn(B, n_held + N_WRITTEN, d_model, device=device)
+        steps, least = x[:, n_held:].split(1, dim=1), LeastCode(layer, B, n_held + N_WRITTEN)
+        full = KVCache()
+        layer(x[:, :n_held], full)
+        _, k, v = least.heads(x[:, :n_held], 0)
+        makers: dict[str, Callable[[], Callable[[Tensor, int], Tensor]]] = {
+            "base": lambda least=least: least,
+            "ours": lambda layer=layer, full=full: partial(one_step, layer, deepcopy(full)),
+        }
+        least.k[:, :, :n_held], least.v[:, :, :n_held] = k, v
+        if window is None:
+            for name, make in caches_of_transformers(layer, n_held + N_WRITTEN).items():
+                makers[name] = partial(filled, make, least, k, v)
+        taken: dict[str, list[float]] = {name: [] for name in makers}
+        for _ in range(15):
+            writers = {name: make() for name, make in makers.items()}
+            for n, token in enumerate(steps, n_held):  # they take turns, token by token
+                for name, step in writers.items():
+                    taken[name].append(seconds_of(name, partial(step, token, n)))
+        rotated = "no" if rope_base is None else "yes"
+        begins = {"B, d_model, h, h_kv, held, window": size, "rotated": rotated}
+        yield begins | beside_least_code(lowest_deciles(taken))
 
 
 def one_step(layer: GroupedQueryAttention, cache: KVCache, token: Tensor, n: int) -> Tensor:
@@ -433,18 +381,6 @@ def filled(make: Callable, least: LeastCode, k: Tensor, v: Tensor) -> Callable:
     return step
 
 
-def decoding(device: str) -> None:
-    """`GroupedQueryAttention` beside the least code, and that with the caches of `transformers`."""
-    print(f"\nOne token in eval mode, float32, the lowest decile of 15 × {N_WRITTEN}, in turns:\n")
-    columns = ["ours", "DynamicCache", "StaticCache"]
-    names = "B, d_model, h, h_kv, held, window"
-    print_header(names, "rotated", "least code, ms", *columns)
-    for size, base in product(WRITERS, (None, 10_000.0)):
-        ms, ratios = writing(size, base, device)
-        cells = [f"{ratios[name]:.2f}" if name in ratios else "–" for name in columns]
-        print_row(", ".join(map(str, size)), "no" if base is None else "yes", f"{ms:.3g}", *cells)
-
-
 class LeastModel:
     """Notebook 14's model in the least code that computes the same, with its numbers."""
 
@@ -470,54 +406,60 @@ class LeastModel:
 
 
 @torch.no_grad()
-def writer(device: str) -> None:
-    """Notebook 14's model beside the least code for the same layers."""
+def writer(device: str) -> Rows:
+    """The writer of notebook 14 beside the least code for the same layers:"""
     began = time.process_time()
     model = smollm.load().to(device)
-    print(
-        f"\nThe writer of notebook 14: loaded in {time.process_time() - began:.1f} s of processor"
-    )
+    print(f"loaded in {time.process_time() - began:.1f} s of processor\n")
     ids, least = model.encode(northanger_abbey()[3000:5000])[:, :128], LeastModel(model, 128)
     caches = model.caches()
     model(ids[:, :-1], caches)
     for layer, cache in zip(least.attentions, caches, strict=True):
         layer.k[:, :, :127], layer.v[:, :, :127] = cache.keys, cache.values
-    one, all_ = ids[:, -1:], ids
-    assert torch.allclose(least(one, 127), model(all_)[:, -1], atol=1e-3)
-
-    calls = {
-        "one token, 127 held": (lambda: least(one, 127), lambda: model(one, deepcopy(caches))),
-        "128 tokens, no cache": (lambda: least(all_, 0), lambda: model(all_)),
-    }
-    print_header("", "least code, ms", "ours")
-    for name, both in calls.items():
-        taken = [[seconds_of(call, device) for call in both] for _ in range(30)]  # in turns
-        base, ours = (lowest_decile(list(row)) for row in zip(*taken, strict=True))
-        print_row(name, f"{1e3 * base:.0f}", f"{ours / base:.2f}")
+    one = ids[:, -1:]
+    assert torch.allclose(least(one, 127), model(ids)[:, -1], atol=1e-3)
+    for what, base, ours in (
+        ("one token, 127 held", partial(least, one, 127), lambda: model(one, deepcopy(caches))),
+        ("128 tokens, no cache", partial(least, ids, 0), partial(model, ids)),
+    ):
+        yield {"": what} | beside_least_code(one_by_one({"base": base, "ours": ours}, 30))
 
 
-def memory(device: str) -> None:
-    print("\nMemory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MiB:\n")
-    print_header("T", "fused", "explicit", "nn.MHA, weights", "writing layer", "window 64")
+def memory(device: str) -> Rows:
+    """Memory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MiB:"""
     mha = MultiHeadAttention(512, 8).to(device).eval()
     layers = [GroupedQueryAttention(512, 8, 8, window=n).to(device) for n in (None, 64)]
     for T in (512, 1024, 2048, 4096, 8192):
         x = torch.randn(1, T, 512, device=device)
-        calls = [partial(mha, x, causal=True, return_weights=which) for which in (False, True)]
-        calls.append(partial(mha.to_torch(), x, x, x, average_attn_weights=False))
-        calls += [partial(layer, x) for layer in layers]
-        peaks = [cost.peak_bytes(call, x.device) for call in calls]
-        print_row(str(T), *(f"{peak / 2**20:,.0f}" for peak in peaks))
+        calls = {
+            "fused": partial(mha, x, causal=True),
+            "explicit": partial(mha, x, causal=True, return_weights=True),
+            "nn.MHA, weights": partial(mha.to_torch(), x, x, x, average_attn_weights=False),
+            "writing layer": partial(layers[0], x),
+            "window 64": partial(layers[1], x),
+        }
+        peaks = {name: cost.peak_bytes(call, x.device) for name, call in calls.items()}
+        yield {"T": T} | {name: round(peak / 2**20) for name, peak in peaks.items()}
 
 
-PARTS = {
-    "speed": speed,
-    "padding": padding,
-    "small": small,
-    "decoding": decoding,
-    "writer": writer,
-    "memory": memory,
-}
+def cell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def print_table(part: Callable[[str], Rows], device: str) -> None:
+    print(f"\n{inspect.getdoc(part)}\n")
+    columns: list[str] = []
+    for row in part(device):
+        if not columns:
+            columns = [*row]
+            print("|", " | ".join(columns), "|")
+            print("|" + "---|" * len(columns))
+        print("|", " | ".join(cell(row.get(name, "–")) for name in columns), "|", flush=True)
+
+
+PARTS = {part.__name__: part for part in (speed, padding, small, decoding, writer, memory)}
 
 
 def main() -> None:
@@ -526,10 +468,10 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="default: all")
     args = parser.parse_args()
     name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
-    print(f"torch {torch.__version__}, {name}, {torch.get_num_threads()} CPU threads, causal\n")
+    print(f"torch {torch.__version__}, {name}, {torch.get_num_threads()} CPU threads, causal")
     keep_freed_memory()
     for name in [args.only] if args.only else PARTS:
-        PARTS[name](args.device)
+        print_table(PARTS[name], args.device)
 
 
 if __name__ == "__main__":
