@@ -19,7 +19,7 @@ wrong ones for each thing that a check finds.
 """
 
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from types import FunctionType, ModuleType
@@ -33,13 +33,20 @@ class Answer:
     function: Callable[..., Any]
     id: str
     slips: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()  # words of its report, at whose end stands "\n"
+
+    @classmethod
+    def of(cls, exercise: str, name: str, function: Any, named: Iterable[str]) -> "Answer":
+        """`named` holds slips, and words of the report: these have a blank in them."""
+        slips, said = (tuple(x for x in named if (" " in x) is words) for words in (False, True))
+        return cls(exercise, not slips, function, f"{exercise}-{name}", slips, said)
 
 
 _slips: dict[Any, tuple[str, ...]] = {}
 
 
 def slips(*keys: str) -> Callable[[Any], Any]:
-    """Marks an answer as wrong, with the slips that its check must name."""
+    """Marks an answer as wrong, with the slips that its check must name, and words of its report."""
 
     def mark(answer: Any) -> Any:
         _slips[answer] = keys
@@ -60,5 +67,4 @@ def _answers(module: ModuleType) -> Iterator[Answer]:
     for name, made in vars(module).items():
         own = isinstance(made, (FunctionType, type)) and made.__module__ == module.__name__
         if own and not name.startswith("_") and hasattr(module, "EXERCISE"):
-            exercise, keys = module.EXERCISE, _slips.get(made, ())
-            yield Answer(exercise, not keys, made, f"{exercise}-{name}", keys)
+            yield Answer.of(module.EXERCISE, name, made, _slips.get(made, ()))

@@ -61,7 +61,11 @@ def writes_rows(heads, W_o):
     return out
 
 
-@slips("stays")
+@slips(
+    "stays",
+    "When position 0 along n_heads of `heads` changes, position 4 along d_model of your result stays "
+    "as it is, but it should change.",
+)
 def writes_own_part(heads, W_o):
     B, h, T, d_k = heads.shape
     out = heads.new_zeros(B, T, W_o.shape[0])

@@ -20,11 +20,12 @@ from mha_lesson.text import sentence
 SEEN = {"math": math, "torch": torch, "F": F, "nn": nn, "numpy": numpy, "mha_lesson": mha_lesson}
 SEEN |= {"np": numpy, "einops": einops, "functools": functools, "rearrange": einops.rearrange}
 SEEN |= {"repeat": einops.repeat, "__name__": "__main__", "creek": sentence()}
+SEEN |= {"d_k": 2, "W_q": torch.ones(3, 5), "attention": mha_lesson.attention}
 
 
-def defined(exercise, name, text, **others):
-    """What a notebook's cell with this text defines, where others have left these names."""
-    file, names = f"<{exercise}-{name}>", SEEN | others
+def defined(exercise, name, text):
+    """What a notebook's cell with this text defines."""
+    file, names = f"<{exercise}-{name}>", dict(SEEN)
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     exec(compile(text, file, "exec"), names)
     return names[exercise]
@@ -36,7 +37,7 @@ def _answers():
         plain = some["plain"].lstrip()
         usual = re.match(r"def \w+(\(.*\)):", plain)
         for name, row in some.items():
-            slips, *changes = ([],) if name == "plain" else row
+            named, *changes = ([],) if name == "plain" else row
             text = plain
             for change in changes:
                 if isinstance(change, str):
@@ -50,7 +51,7 @@ def _answers():
                     first = first + text.partition(first)[2].partition(end)[0] + end
                 text = text.replace(first, new)
             answer = defined(exercise, name, text)
-            yield Answer(exercise, not slips, answer, f"{exercise}-{name}", tuple(slips))
+            yield Answer.of(exercise, name, answer, named)
 
 
 OWN = re.compile(r"(?s)(?:(\([^)]*\)):\n)?(.*)")  # other names of the arguments, and the lines
