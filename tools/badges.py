@@ -29,6 +29,12 @@ def links(address: str, ref: str, path: str) -> dict[str, str]:
     }
 
 
+def site(address: str) -> str:
+    """Where GitHub Pages show the site of a repository of theirs, or ""."""
+    found = re.fullmatch(r"https://github\.com/([\w.-]+)/([\w.-]+)", address)
+    return f"https://{found[1].lower()}.github.io/{found[2]}/" if found else ""
+
+
 def write(address: str, ref: str = "main") -> None:
     """Called again with another address, it takes the old one away."""
     address = address.rstrip("/").removesuffix(".git")
@@ -40,9 +46,8 @@ def write(address: str, ref: str = "main") -> None:
         path.write_text(nbformat.writes(notebook).rstrip("\n") + "\n", encoding="utf-8")
     first = links(address, ref, "notebooks/00_start_here.ipynb").items()
     badges = "".join(f"[![Open in {name}]({BADGES[name]})]({link})\n" for name, link in first)
-    if match := re.fullmatch(r"https://github\.com/([\w-]+)/([\w.-]+)", address):
-        site = f"https://{match[1].lower()}.github.io/{match[2]}/"  # where site.yml puts it
-        badges = f"[Move it now, nothing to install]({site})\n\n{badges}\n"
+    if page := site(address):
+        badges = f"[Move it now, nothing to install]({page})\n\n{badges}\n"
     urls = f'[project.urls]\nSource = "{address}"\nIssues = "{address}/issues"\n\n'
     for name, old, new in (
         ("README.md", LINES, rf"\1\n{badges}"),

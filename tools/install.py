@@ -111,25 +111,25 @@ def require_wheels_and_network(settings: dict[str, list[str]]) -> None:
     index = urlsplit(settings.get("index-url", ["https://pypi.org/simple"])[0])
     if settings.keys() & {"no-index", "proxy"} or getproxies() or not index.hostname:
         return
-    try:
-        port = index.port or {"http": 80}.get(index.scheme, 443)
-        socket.create_connection((index.hostname, port), timeout=10).close()
-    except OSError as error:
+    if error := unreachable(index.hostname, index.port or {"http": 80}.get(index.scheme, 443)):
         raise SystemExit(
             f"No network: {index.hostname} does not answer ({error}). The set-up fetches packages "
             "from there, once; later starts need none."
-        ) from None
+        )
+
+
+def unreachable(host: str, port: int = 443) -> str:
+    """Why a host does not answer, or ""."""
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError as error:
+        return str(error) or type(error).__name__
+    return ""
 
 
 def torch_index_answers() -> bool:
     """Whether PyTorch's own index can be reached; through a proxy, uv finds out."""
-    if getproxies():
-        return True
-    try:
-        socket.create_connection(("download.pytorch.org", 443), timeout=10).close()
-        return True
-    except OSError:
-        return False
+    return bool(getproxies()) or not unreachable("download.pytorch.org")
 
 
 def announce_large_torch() -> None:

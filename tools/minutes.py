@@ -108,10 +108,17 @@ def short_and_full(notebook: NotebookNode) -> tuple[int, int]:
 def with_new_tables(text: str, books: dict[str, NotebookNode]) -> str:
     """A text whose tables and sums say the minutes of these notebooks, given by name."""
     stated = {name: short_and_full(book) for name, book in books.items()}
+
+    def summed(row: re.Match[str]) -> str:
+        short, whole = map(
+            sum, zip(*[*stated.values()][int(row[2]) : int(row[3]) + 1], strict=True)
+        )
+        return f"{row[1]}{short}{row[4]}{whole}"
+
     for name, (short, whole) in stated.items():
         row = re.compile(rf"(\([\w/]*{name}\.ipynb\).*\| )\d+( \| )\d+(?= \|{END})", re.M)
         text = row.sub(rf"\g<1>{short}\g<2>{whole}", text)
-    text = SUM.sub(lambda row: _sum_row(row, [*stated.values()]), text)
+    text = SUM.sub(summed, text)
     parts = text.split("### ")
     questions = {part[:2]: QUESTION_TABLE.findall(part) for part in parts}
     text = "### ".join(_with_timetable(part, books, questions) for part in parts)
@@ -119,12 +126,6 @@ def with_new_tables(text: str, books: dict[str, NotebookNode]) -> str:
     everything = sum(whole for name, (_, whole) in stated.items() if name < "12")  # beyond: extra
     text = re.sub(r"(?<=notebooks 00 to 06, )\d+(?= minutes)", str(first), text)
     return re.sub(r"(?<=\*second readings\*, )[\d,]+(?= minutes)", f"{everything:,}", text)
-
-
-def _sum_row(row: re.Match[str], stated: list[tuple[int, int]]) -> str:
-    """The line of a map that sums several notebooks."""
-    some = stated[int(row[2]) : int(row[3]) + 1]
-    return f"{row[1]}{sum(a for a, _ in some)}{row[4]}{sum(b for _, b in some)}"
 
 
 def between(cells: list[NotebookNode], start: str, end: str) -> list[NotebookNode]:

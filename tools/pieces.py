@@ -29,16 +29,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ["-m", "pytest", "-q"]
 NBVAL = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg"]
 
-PLAINEST = {
-    "ATEN_CPU_CAPABILITY": "default",
-    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
-    "ONEDNN_MAX_CPU_ISA": "SSE41",
-}
-AVX2 = {
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-}
+KINDS = "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"
+PLAINEST = dict(zip(KINDS, ("default", "SSE4_2", "SSE41"), strict=True))
+AVX2 = dict(zip(KINDS, ("avx2", "AVX2", "AVX2"), strict=True))
 ONE, TWO = {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}
 BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
 # Tests of files, pages, processes and refusals, which no processor changes.

@@ -363,14 +363,8 @@ def add_description(soup: BeautifulSoup) -> None:
     meta["content"] = textwrap.shorten(words, 160, placeholder=" …")
     soup.head.append(meta)
     said = {"title": soup.title.get_text(), "description": meta["content"], "type": "website"}
-    for name, content in (said | {"image": f"{site_address()}preview.png"}).items():
+    for name, content in (said | {"image": f"{badges.site(address())}preview.png"}).items():
         soup.head.append(soup.new_tag("meta", attrs={"property": f"og:{name}", "content": content}))
-
-
-def site_address() -> str:
-    """Where GitHub Pages show this repository's site, or ""."""
-    found = re.fullmatch(r"https://github\.com/([\w.-]+)/([\w.-]+)", address())
-    return f"https://{found[1].lower()}.github.io/{found[2]}/" if found else ""
 
 
 def address() -> str:

@@ -120,7 +120,10 @@ def learners(
     """
     listed = roster.texts if roster else {}
     everybody = {name: Learner(name) for name in listed}
-    files = [(path, _at(path.relative_to(folder))) for path in sorted(_files(folder, report))]
+    files = []
+    for path in sorted(_files(folder, report)):  # Jupyter's copy counts beside what it is one of
+        parts = path.relative_to(folder).parts
+        files.append((path, PurePath(*(part for part in parts if part != CHECKPOINTS))))
     numbers = defaultdict(set)
     for name, number in (_learner_of(file) for _, file in files):
         numbers[name].add(number)
@@ -208,11 +211,6 @@ def _files(folder: Path, report: Path | None) -> list[Path]:
         links = [f for f in folders if os.path.islink(os.path.join(top, f))]
         files += [Path(top, n) for n in [*names, *links] if not n.startswith(".")]
     return [path for path in files if path.name not in OURS]
-
-
-def _at(file: PurePath) -> PurePath:
-    """Where a file counts as lying: a copy of Jupyter's beside what it is a copy of."""
-    return PurePath(*(part for part in file.parts if part != CHECKPOINTS))
 
 
 def _learner_of(file: PurePath) -> tuple[str, str]:

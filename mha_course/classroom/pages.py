@@ -166,7 +166,8 @@ def words(rows: list[Row]) -> str:
         lines += ["", f"Look at {sum(len(look.answers) for look in found)}:"]
         for look in found:
             what = LABELS.get(look.exercise, "files")
-            lines.append(f"  {what}: {_first(look.why)} ({_some(look.answers)})")
+            why = shorten(look.why.partition("\n")[0], 120, placeholder=" …")
+            lines.append(f"  {what}: {why} ({_some(look.answers)})")
     if groups := slips(rows):
         lines += ["", "Teach again:"]
         lines += [
@@ -180,11 +181,6 @@ def words(rows: list[Row]) -> str:
     lines += ["", "  * judged now, the others before"] if any(r.new for r in rows) else [""]
     lines += [*(f"  {SIGNS[state]} {means}" for state, means in MEANS.items())]
     return "\n".join(lines)
-
-
-def _first(text: str) -> str:
-    """The first sentence of a reason."""
-    return shorten(text.splitlines()[0], 120, placeholder=" …") if text else ""
 
 
 def _some(names: Iterable[str]) -> str:

@@ -107,18 +107,15 @@ def amount(value: float) -> str:
     return f"{digits:.{decimals}f} {prefix}"
 
 
-def _times(ratio: float) -> str:
-    """Two digits: "1.3", "62", "1,300"."""
-    return f"{ratio:.1f}" if ratio < 9.95 else f"{float(f'{ratio:.2g}'):,.0f}"
-
-
 def _caption(T: int, d_model: int, h: int, parts: dict[str, int], measured: Measured | None) -> str:
     total = sum(parts.values())
     quadratic = 1 - parts["projections"] / total
     explicit, fused = (core_bytes(T, d_model, h, core) for core in CORES)
+    ratio = explicit / fused  # two digits: "1.3", "62", "1,300"
+    times = f"{ratio:.1f}" if ratio < 9.95 else f"{float(f'{ratio:.2g}'):,.0f}"
     words = (
         f"{amount(total)}FLOP, {quadratic:.0%} of them in the two products that grow "
-        f"with T². The explicit core holds {amount(explicit)}B, {_times(explicit / fused)} times "
+        f"with T². The explicit core holds {amount(explicit)}B, {times} times "
         f"as much as the fused one: {amount(fused)}B."
     )
     if measured is None:

@@ -63,22 +63,10 @@ def _not_transposed(rows: Tensor) -> Tensor:
     return merge_heads(rows.view(B, N_HEADS, T, D_K))
 
 
-def _not_transposed_back(contexts: Tensor) -> Tensor:
-    return split_heads(contexts, N_HEADS).reshape(contexts.shape)
-
-
-def _reversed(contexts: Tensor) -> Tensor:
-    return contexts.unflatten(-1, (N_HEADS, D_K)).flip(-2).flatten(-2)
-
-
 def _without_head(contexts: Tensor) -> Tensor:
     kept = contexts.unflatten(-1, (N_HEADS, D_K)).clone()
     kept[..., HEAD, :] = 0
     return kept.flatten(-2)
-
-
-def _causal(mask: Tensor) -> Tensor:
-    return mask | causal_mask(mask.shape[-1])
 
 
 def _without_value(number: int) -> Change:
@@ -97,14 +85,18 @@ BREAKS = {
     WHOLE: Break(),
     "without √d_k": Break(scale=D_K**0.5),
     "view, but no transpose": Break(rows=_not_transposed),
-    "merged without the transpose": Break(contexts=_not_transposed_back),
-    "heads in reverse order": Break(contexts=_reversed),
+    "merged without the transpose": Break(
+        contexts=lambda x: split_heads(x, N_HEADS).reshape(x.shape)
+    ),
+    "heads in reverse order": Break(
+        contexts=lambda x: x.unflatten(-1, (N_HEADS, D_K)).flip(-2).flatten(-2)
+    ),
     "mask upside down": Break(
         mask=torch.logical_not,
         leaves="Only padding is seen: the longest sentence has none and takes nothing, "
         "the others take from theirs alone, and grow alike.",
     ),
-    "causal, as a decoder": Break(mask=_causal),
+    "causal, as a decoder": Break(mask=lambda mask: mask | causal_mask(mask.shape[-1])),
     "head 1 cut": Break(contexts=_without_head),
     "every head cut": Break(contexts=torch.zeros_like, leaves="No token hears of another."),
 }

@@ -59,14 +59,10 @@ def offers(typed: dict[str, Any] | None, writer: dict[str, Any] | None) -> str:
 
 def script(about: dict[str, Any]) -> str:
     """What makes `window.mhaWriting`, a promise of `Writing`; no other file is fetched by it."""
-    worker = json.dumps(_worker())
-    writing = made("writing.js", "Writing", json.dumps(about), worker, kernel())
+    # Not a module: on a disk a page cannot start one.
+    worker = re.sub("^export ", "", bundle(SCRIPTS / "writer.js"), flags=re.M)
+    writing = made("writing.js", "Writing", json.dumps(about), json.dumps(worker), kernel())
     return f"window.mhaWriting ??= {writing};\n"
-
-
-def _worker() -> str:
-    """The worker's script; not a module: on a disk a page cannot start one."""
-    return re.sub("^export ", "", bundle(SCRIPTS / "writer.js"), flags=re.M)
 
 
 def _parts(stored: dict[str, Any]) -> Iterator[File]:

@@ -14,6 +14,9 @@ from mha_course.pictures.labels import column_labels, name_rows, write_title
 from mha_course.pictures.marks import Cells, Drawing, Path, Text, whole_pixels, widest_of
 from mha_course.pictures.panel import Panel, Piece, Texts
 
+SENT = """
+    labels says rows columns row_name column_name break_rows break_columns copied title
+"""
 BREAK, LETTER = 8.0, 7.6  # the gap between blocks of tiles; the width of a letter in a tile
 
 
@@ -158,23 +161,11 @@ class TileCells(Cells):
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         panel = self.panel
-        names = (
-            "labels",
-            "says",
-            "rows",
-            "columns",
-            "row_name",
-            "column_name",
-            "break_rows",
-            "break_columns",
-            "copied",
-            "title",
-        )
         grids = {
             name: tuple(map(tuple, getattr(panel, name).astype(int).tolist()))
             for name in ("heads", "links", "wrong")
         }
-        words = {name: getattr(panel, name) for name in names}
+        words = {name: getattr(panel, name) for name in SENT.split()}
         return {"kind": "tiles", **self.grid(), "numbers": self.numbers, **words, **grids}
 
 

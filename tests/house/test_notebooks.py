@@ -21,7 +21,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 import minutes
 import notebooks
-from mha_course.base.notebook import SECOND, open_thread, second_readings
+from mha_course.base.notebook import SECOND, heading, headings, open_thread, second_readings
 from mha_course.pages.exporter import run
 from mha_course.pictures.colours import ROLES
 
@@ -331,18 +331,10 @@ LINK = re.compile(r"\]\(([\w.]*)#([^)\s]+)\)")
 EXERCISE = re.compile(r"###? Exercise \d")
 
 
-def anchor(heading):
+def anchor(words):
     """As JupyterLab makes it: spaces are hyphens, and a formula is read as it is shown."""
-    shown = heading.replace(r"$\sqrt{d_k}$", "√d_k").replace("`", "").replace("*", "")
+    shown = words.replace(r"$\sqrt{d_k}$", "√d_k").replace("`", "").replace("*", "")
     return shown.strip().replace(" ", "-")
-
-
-def headings(cells):
-    return [
-        cell.source.splitlines()[0]
-        for cell in cells
-        if cell.cell_type == "markdown" and cell.source.startswith("#")
-    ]
 
 
 @each_notebook
@@ -358,10 +350,8 @@ def test_second_readings_fold_and_say_what_they_are(path):
         assert said, fold[0].id
         later = cells[[c.id for c in cells].index(fold[-1].id) + 1 :]
         folded = {cell.id for other in found for cell in other}
-        following = [
-            h for h in headings([c for c in later if c.id not in folded]) if h[:3] == "## "
-        ]
-        assert unquote(said["to"]) == anchor(following[0][3:]), fold[0].id
+        heads = (heading(cell) for cell in later if cell.id not in folded)
+        assert unquote(said["to"]) == anchor(dict(reversed([*heads]))[2]), fold[0].id
         assert not any("(second reading)" in h.lower() for h in headings(fold))
         assert len(fold) > 1
 
@@ -387,7 +377,7 @@ def test_no_open_sentence_leads_into_a_fold_without_saying_so():
     inside = {}
     for path in NOTEBOOKS:
         folded = [cell for fold in second_readings(notebooks.read(path).cells) for cell in fold]
-        inside[path.name] = {anchor(h.lstrip("# ")) for h in headings(folded)}
+        inside[path.name] = {*map(anchor, headings(folded))}
     for path in NOTEBOOKS:
         for cell in open_thread(notebooks.read(path).cells):
             for paragraph in cell.source.split("\n\n") if cell.cell_type == "markdown" else ():

@@ -27,42 +27,20 @@ def part(start: str, end: str) -> str:
     return GUIDE.split(f"\n{start}\n")[1].split(f"\n{end}\n")[0]
 
 
-def sections_named() -> list[tuple[str, str]]:
-    """(notebook, heading) for all that stands in italics notebook by notebook."""
-    found = []
-    chapter = part("## Notebook by notebook", "## From memory")
-    for section in re.split(r"^### ", chapter, flags=re.M)[1:]:
-        found += [(section[:2], h) for h in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", section)]
-    found += re.findall(r"^\| `\w+` \| (\d\d), \*(.+?)\* \|$", GUIDE, re.M)
-    return found
+CHAPTER = part("## Notebook by notebook", "## From memory")
+SECTIONS = {part[:2]: part for part in re.split(r"^### ", CHAPTER, flags=re.M)[1:]}
 
 
-def test_every_section_it_names_is_there():
-    stale = [
-        (book, name) for book, name in sections_named() if name not in headings(BOOKS[book].cells)
-    ]
-    assert not stale, "\n".join(f"{book}: {name}" for book, name in stale)
-    assert len(sections_named()) > 60
-
-
-def in_folds(book: str) -> set[str]:
-    """Headings that stand in a second reading, and nowhere else."""
-    opened = {cell.id for cell in open_thread(BOOKS[book].cells)}
-    cells = [c for c in BOOKS[book].cells if c.cell_type == "markdown" and c.source[:1] == "#"]
-    names = [(c.source.splitlines()[0].lstrip("# ").strip(), c.id in opened) for c in cells]
-    return {name for name, _ in names} - {name for name, is_open in names if is_open}
-
-
-def test_a_section_that_is_folded_is_said_to_be():
-    chapter = part("## Notebook by notebook", "## From memory")
-    for section in re.split(r"^### ", chapter, flags=re.M)[1:]:
+def test_every_section_it_names_is_there_and_folded_where_it_says_so():
+    """What stands in italics notebook by notebook, and what the exercises tell one to reread."""
+    named = re.findall(r"^\| `\w+` \| (\d\d), \*(.+?)\* \|$", GUIDE, re.M)
+    for book, section in SECTIONS.items():
+        folded = {*headings(BOOKS[book].cells)} - {*headings(open_thread(BOOKS[book].cells))}
         for name, mark in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)( \(fold\))?", section):
-            assert bool(mark) == (name in in_folds(section[:2])), f"{section[:2]}: {name}"
-
-
-def test_every_notebook_has_its_section():
-    chapter = part("## Notebook by notebook", "## From memory")
-    assert re.findall(r"^### (\d\d) ", chapter, re.M) == list(BOOKS)
+            assert bool(mark) == (name in folded), f"{book}: {name}"
+            named.append((book, name))
+    assert not [(book, name) for book, name in named if name not in headings(BOOKS[book].cells)]
+    assert len(named) > 60 and [*SECTIONS] == [*BOOKS]
 
 
 # --- what they will see -----------------------------------------------------------------------
@@ -97,9 +75,8 @@ def shown(book: str) -> str:
 
 def rows(book: str) -> list[str]:
     """The right-hand column of what they will see."""
-    chapter = part("## Notebook by notebook", "## From memory")
-    [section] = [s for s in re.split(r"^### ", chapter, flags=re.M) if s.startswith(book)]
-    tables = re.findall(r"what they will see \|\n\|---\|---\|\n((?:\|.*\|\n)+)", section)
+    head = r"what they will see \|\n\|---\|---\|\n((?:\|.*\|\n)+)"
+    tables = re.findall(head, SECTIONS[book])
     return [line.split(" | ")[-1] for table in tables for line in table.splitlines()]
 
 
