@@ -32,6 +32,7 @@ ORDER = [path.name for path in NOTEBOOKS]
 NOT_COMPARED = """
 00 device: names the device and the threads
 07 sample-code: the end of a long training, which differs between kinds of processor
+12 writes-code: letters that are drawn, which differs between releases of PyTorch
 14 model: says so where the weights are not here
 02 fused-time / 03 loop-time / 11 time / 14 own-time: a time, this machine's own
 09 memory-picture dispatcher-table time-picture time-verdict new-memory passes-code dtype-picture
