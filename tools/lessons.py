@@ -18,11 +18,7 @@ from mha_course.pages.worksheets import page
 
 SPARE = 10  # minutes for what a class asks by itself
 PLAN = re.compile(r"### ([^\n]*?(\d+) minutes)\n(.*?)(?=\n##)", re.S)
-ROW = re.compile(
-    r"^\| (\d+) \| ([^|]*\d\d\b[^|]*) \| \d+ \| "
-    r"(?:[^|]*break at \d+, (\d\d))?[^|]* \| ([^|]*) \|$",
-    re.M,
-)
+ROW = re.compile(r"^\| (\d+) \| ([^|]*\d\d\b[^|]*) \| \d+ \| [^|]* \| ([^|]*) \|$", re.M)
 ABLE = re.compile(r"^By the end .*$", re.M)
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 SAID = "Say it first"
@@ -73,26 +69,24 @@ def _lesson(
     books: dict[str, NotebookNode],
     asked: dict[str, list[tuple[str, str]]],
 ) -> Lesson:
-    number, parts, rested, question = row
+    number, parts, question = row
     clock, able, asks = [], [], []
-    now = float(minutes.OPENING)
     if parts.startswith("from memory"):
         recall = Section("", "Three exercises from memory", minutes.RECALL, "", 0)
-        clock.append((round(now), recall))
-        now += minutes.RECALL
-    for book, start, *ends in minutes.PART.findall(parts):
-        if book == rested:
+        clock.append((minutes.OPENING, recall))
+    starts, end = minutes.clock(parts, books, asked, whole)
+    for now, (book, *rest), cells in starts:
+        if not book:
             clock.append((round(now), Section("", "Break", minutes.BREAK, "", 0)))
-            now += minutes.BREAK
-        cells = minutes.part_of_a_plan((book, start, *ends), books, whole)
-        goes_on = f"You go on with “{start}”. " if start else ""
+            continue
+        goes_on = f"You go on with “{rest[0]}”. " if rest[0] else ""
         able.append(goes_on + ABLE.search(books[book].cells[0].source)[0])
         for section, part in _sections(book, cells, asked[book]):
             clock.append((round(now), section))
             for _, rows in minutes.aloud(part, asked[book]):
                 asks.append((round(now), [r.strip("| ").split(" | ") for r in rows.splitlines()]))
             now += section.minutes
-    spare, drops = floor(length - now), []
+    spare, drops = floor(length - end), []
     could = [*_droppable([section for _, section in clock if section.book], asks)]
     while could and (lacks := SPARE - spare - sum(gives for _, gives in drops)) > 0:
         # The smallest that is enough, or else the largest.

@@ -170,36 +170,41 @@ def _stands_still(cell: NotebookNode) -> bool:
     return any(html.startswith("<figure") for html in shown) and not EXPLORER.search(cell.source)
 
 
-def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[str, list]) -> str:
-    """A plan's sessions with minutes and timetable: open threads, or all if it says everything.
+def clock(
+    row: str, books: dict[str, NotebookNode], questions: dict[str, list], whole: bool
+) -> tuple[list[tuple[float, tuple[str, ...], list[NotebookNode]]], float]:
+    """(minute, match of PART, cells) of each part of a session, and where it ends.
 
-    A break stands where half of the time is over.
+    A break, of no notebook, stands where half of the time is over.
     """
+    parts = [(part, part_of_a_plan(part, books, whole)) for part in PART.findall(row)]
+    lengths = [in_class(cells, questions[book]) for (book, *_), cells in parts]
+    now = float(OPENING + RECALL * row.startswith("from memory"))
+    total, starts = now + sum(lengths), []
+    rests = total > UNBROKEN
+    for (part, cells), length in zip(parts, lengths, strict=True):
+        if starts and rests and 2 * now + length > total:
+            starts.append((now, ("",), []))
+            now, total, rests = now + BREAK, total + BREAK, False
+        starts.append((now, part, cells))
+        now += length
+    return starts, now
+
+
+def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[str, list]) -> str:
+    """A plan's sessions with minutes and timetable: open threads, or all if it says everything."""
     everything = plan.startswith("Everything")
     numbered = {name[:2]: book for name, book in books.items()}
 
-    def fives(minute: float) -> int:
-        return 5 * round(minute / 5)
-
-    def lengths_of(parts: list[tuple[str, ...]]) -> list[float]:
-        cells = (part_of_a_plan(part, numbered, everything) for part in parts)
-        return [in_class(c, questions[book]) for c, (book, *_) in zip(cells, parts, strict=True)]
-
     def mapped(row: re.Match[str]) -> str:
-        return f"{row[1]}{row[2]}{row[3]}{5 * ceil(sum(lengths_of(PART.findall(row[2]))) / 5)}"
+        parts = PART.findall(row[2])
+        cells = [part_of_a_plan(part, numbered, everything) for part in parts]
+        taken = sum(in_class(c, questions[p[0]]) for c, p in zip(cells, parts, strict=True))
+        return f"{row[1]}{row[2]}{row[3]}{5 * ceil(taken / 5)}"
 
     def session(row: re.Match[str]) -> str:
-        parts = PART.findall(row[2])
-        lengths = lengths_of(parts)
-        first = OPENING + RECALL * row[2].startswith("from memory")
-        total = first + sum(lengths)
-        now, rests, marks = float(first), total > UNBROKEN, []
-        for (book, *_), minutes in zip(parts, lengths, strict=True):
-            if marks and rests and 2 * now + minutes > total:
-                marks.append(f"break at {fives(now)}")
-                now, total, rests = now + BREAK, total + BREAK, False
-            marks.append(f"{book} at {fives(now)}")
-            now += minutes
+        starts, total = clock(row[2], numbered, questions, everything)
+        marks = [f"{part[0] or 'break'} at {5 * round(at / 5)}" for at, part, _ in starts]
         return f"{row[1]}{row[2]}{row[3]}{5 * ceil(total / 5)} | {', '.join(marks)}{row[4]}"
 
     return MAPPED.sub(mapped, plan) if plan.startswith("A map") else SESSION.sub(session, plan)
