@@ -262,7 +262,9 @@ def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
         if STATES.index(state) > STATES.index(submission.states.get(name, MISSING)):
             continue  # what was right once counts
         submission.states[name] = state
-        submission.slips[name] = [shown(key) for key in _list(line.get("slips"), str)]
+        told = line.get("slips")
+        keys = told if isinstance(told, list) else []
+        submission.slips[name] = [shown(key) for key in keys if type(key) is str]
         submission.words[name] = _readable(words if isinstance(words, str) else "")
         submission.code[name] = _readable(code[:MOST_CODE])
 
@@ -321,11 +323,6 @@ def _lines(report: bytes) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             continue
     return [line for line in lines if isinstance(line, dict)]
-
-
-def _list(x: Any, kind: type) -> list[Any]:
-    """What of a list is of this type; nothing of anything else."""
-    return [part for part in x if type(part) is kind] if isinstance(x, list) else []
 
 
 def _readable(text: str) -> str:

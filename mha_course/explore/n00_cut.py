@@ -114,12 +114,7 @@ def _answer(view: LiveView, asked: dict[str, Any], _buffers: Any) -> None:
     view.send({"cuts": asked["cuts"], "moved": moved.tolist()})
 
 
-def scene(
-    text: str = SENTENCE,
-    word: int = 0,
-    layer: int = LAYER,
-    head: int = HEAD,
-) -> Scene:
+def scene(text: str = SENTENCE, word: int = 0, layer: int = LAYER, head: int = HEAD) -> Scene:
     """What one token takes in a head; the browser shows what the model loses without a ribbon.
 
     Args:

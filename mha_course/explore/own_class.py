@@ -58,11 +58,6 @@ class Break:
     leaves: str = ""
 
 
-def _not_transposed(rows: Tensor) -> Tensor:
-    B, T, _ = rows.shape
-    return merge_heads(rows.view(B, N_HEADS, T, D_K))
-
-
 def _without_head(contexts: Tensor) -> Tensor:
     kept = contexts.unflatten(-1, (N_HEADS, D_K)).clone()
     kept[..., HEAD, :] = 0
@@ -84,7 +79,7 @@ WHOLE = "as written"
 BREAKS = {
     WHOLE: Break(),
     "without √d_k": Break(scale=D_K**0.5),
-    "view, but no transpose": Break(rows=_not_transposed),
+    "view, but no transpose": Break(rows=lambda x: merge_heads(x.view(len(x), N_HEADS, -1, D_K))),
     "merged without the transpose": Break(
         contexts=lambda x: split_heads(x, N_HEADS).reshape(x.shape)
     ),

@@ -65,8 +65,8 @@ def sheet(notebook: str, **draws: Sequence[Any]) -> Callable[[Task], Task]:
     return kept
 
 
-def given(name: str, x: Tensor) -> Table:
-    return Table(name, _written(x, None), wanted=False)
+def given(tables: dict[str, Tensor]) -> Iterator[Table]:
+    return (Table(name, _written(x, None), wanted=False) for name, x in tables.items())
 
 
 def wanted(name: str, x: Tensor | str | int, decimals: int | None = None) -> Table:
@@ -93,8 +93,7 @@ def mixtures() -> Iterator[Table]:
     """
     quarters = torch.tensor([[2, 2, 0], [0, 2, 2], [2, 1, 1], [1, 1, 2]]).double()
     weights, values = quarters[torch.randperm(4)[:3]] / 4, 4 * ints(3, 2, low=0, high=3)
-    yield given("weights", weights)
-    yield given("V", values)
+    yield from given({"weights": weights, "V": values})
     yield wanted("out", weights @ values)
 
 
@@ -104,8 +103,7 @@ def weights_by_hand() -> Iterator[Table]:
     two digits. You need: e to the power 0, ½, 1, 1½, 2 is 1, 1.65, 2.72, 4.48, 7.39.
     """
     q, k = ints(2, 4, low=0, high=1), ints(3, 4, low=0, high=1)
-    yield given("Q", q)
-    yield given("K", k)
+    yield from given({"Q": q, "K": k})
     yield wanted("scores", check.attention_scores.right(q, k))
     yield wanted("weights", attention_weights(q, k, None), 2)
 
@@ -117,9 +115,7 @@ def projections() -> Iterator[Table]:
     token.
     """
     x, w_q, w_k = ints(3, 4), ints(2, 4, high=1), ints(2, 4, high=1)
-    yield given("x", x)
-    yield given("W^Q", w_q)
-    yield given("W^K", w_k)
+    yield from given({"x": x, "W^Q": w_q, "W^K": w_k})
     yield wanted("queries", F.linear(x, w_q))
     yield wanted("keys", F.linear(x, w_k))
 
@@ -130,7 +126,7 @@ def heads_of_a_strip(h: int, first: int) -> Iterator[Table]:
     would get from the wrong `x.view(1, h, T, d_k)`.
     """
     x = torch.arange(first, first + 18).double().view(1, 3, 6)
-    yield given("x", x[0])
+    yield from given({"x": x[0]})
     for i, head in enumerate(split_heads(x, h)[0]):
         yield wanted(f"head {i}", head)
     yield wanted("head 0, wrong", x.view(h, 3, 6 // h)[0])
@@ -153,9 +149,7 @@ def writes() -> Iterator[Table]:
     Compute what each head writes with its own half of W^O, and the sum of both.
     """
     x, w_o = ints(1, 2, 2, 2, low=0), ints(2, 4)
-    yield given("head 0", x[0, 0])
-    yield given("head 1", x[0, 1])
-    yield given("rows of W^O", w_o)
+    yield from given({"head 0": x[0, 0], "head 1": x[0, 1], "rows of W^O": w_o})
     yield wanted("side by side", merge_heads(x)[0])
     for i, slab in enumerate(w_o.chunk(2, dim=1)):
         yield wanted(f"head {i} writes", x[0, i] @ slab.T)
@@ -204,7 +198,7 @@ def scores_of_a_head() -> Iterator[Table]:
     """
     counts = [torch.randint(0, i + 1, (4,)).bincount(minlength=5) for i in range(5)]
     weights = torch.stack(counts).double() / 4
-    yield given("weights", weights)
+    yield from given({"weights": weights})
     yield wanted("previous token", heads.previous_token(weights), 4)
     yield wanted("first token", heads.parking(weights), 4)
 
@@ -228,7 +222,7 @@ def turns() -> Iterator[Table]:
     """
     x = ints(1, 2, low=1, high=3).expand(4, 2)
     turned = check.rotate.right(x, torch.arange(4) * (math.pi / 2))
-    yield given("vector", x[0])
+    yield from given({"vector": x[0]})
     yield wanted("turned", turned)
     yield wanted("dot products", turned @ turned.T)
 
@@ -256,7 +250,7 @@ def two_softmaxes(right: str) -> Iterator[Table]:
     scores = ints(3, 3, low=0)
     for name in "AB":
         weights = scores.softmax(dim=-1 if name == right else -2)
-        yield given(name, (100 * weights).round() / 100)
+        yield from given({name: (100 * weights).round() / 100})
         yield wanted(f"sums of {name}", torch.stack((weights.sum(-1), weights.sum(-2))), 1)
     yield wanted("right is", right)
 
@@ -279,7 +273,7 @@ def next_pieces() -> Iterator[Table]:
     doubled, and so every power squared. Which piece, counted from 0, comes at temperature 0?
     """
     powers = (torch.randperm(6)[:4] + 1).double()
-    yield given("e to the score", powers)
+    yield from given({"e to the score": powers})
     yield wanted("at temperature 1", powers / powers.sum(), 2)
     yield wanted("at temperature 1/2", powers**2 / (powers**2).sum(), 2)
     yield wanted("at temperature 0", int(powers.argmax()))

@@ -229,17 +229,12 @@ class Explorer:
     def pack(self) -> Generator[None, None, bytes]:
         """All its states, for pages of all widths; yields after each of them."""
 
-        @lru_cache(1)  # where controls only choose within a picture, positions share one
-        def state_of(scene: Scene) -> State:
-            return _state(scene, WIDTHS)
-
-        def state_at(at: dict[str, Any]) -> State:
-            return state_of(self.scene_at(**at))
-
+        # Where controls only choose within a picture, positions share one.
+        state_of = lru_cache(1)(partial(_state, widths=WIDTHS))
         return states.pack_states(
             self.controls,
             self.reach,
-            state_at,
+            lambda at: state_of(self.scene_at(**at)),
             _plain,
             WIDTHS,
             play=self.play,

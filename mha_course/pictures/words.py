@@ -12,15 +12,7 @@ import numpy as np
 from mha_course.pictures.colours import head_colour
 from mha_course.pictures.heatmap import Heatmap, values_sent
 from mha_course.pictures.labels import write_title
-from mha_course.pictures.marks import (
-    PLAIN,
-    Drawing,
-    OwnMark,
-    Text,
-    short,
-    text_width,
-    widest_of,
-)
+from mha_course.pictures.marks import PLAIN, Drawing, OwnMark, Text, short, text_width, widest_of
 from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import require_kind, require_whole
 

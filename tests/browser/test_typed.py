@@ -147,12 +147,8 @@ def test_a_break_of_the_class_changes_its_ribbons_and_the_sentence_it_finds(
         assert bool(re.search(rf"Nearest, by \S+{nearest}", caption)) == found
         marks = "v.scene.marks.filter(m => m.kind === 'ribbons').map(m => [...m.values])"
         [ribbons] = view(page, which, marks)
-        seen.append(
-            (
-                max(ribbons),
-                view(page, which, "v.scene.marks.find(m => / nearest$/.test(m.text)).row"),
-            )
-        )
+        row = view(page, which, "v.scene.marks.find(m => / nearest$/.test(m.text)).row")
+        seen.append((max(ribbons), row))
     (widest, first), (none, other) = seen
     assert widest == pytest.approx(0.85, abs=0.005) and first == none == 0 != other
 

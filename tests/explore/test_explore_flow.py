@@ -146,19 +146,12 @@ def test_it_stands_on_a_laptop_s_screen_and_shows_what_is_there(until):
         assert page < FOLDED or drawing.height + STRIP <= 500  # and little else: 560
         cells = [mark for mark in drawing.marks if isinstance(mark, Cells)]
         assert [mark.panel.title for mark in cells] == [panel.blocks[n].title for n in panel.shown]
+        boxes = []
         for mark in cells:
             rows, columns = mark.panel.values.shape
-            assert mark.x >= 0 and mark.x + columns * mark.width <= page + 0.01
-            assert mark.y + rows * mark.height <= drawing.height
-        boxes = [
-            (
-                m.x,
-                m.y,
-                m.x + m.panel.values.shape[1] * m.width,
-                m.y + m.panel.values.shape[0] * m.height,
-            )
-            for m in cells
-        ]
+            right, low = mark.x + columns * mark.width, mark.y + rows * mark.height
+            assert mark.x >= 0 and right <= page + 0.01 and low <= drawing.height
+            boxes.append((mark.x, mark.y, right, low))
         for a, b in itertools.combinations(boxes, 2):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
 

@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+from collections import Counter
+from itertools import product
 
 import pytest
 import torch
@@ -27,13 +29,8 @@ def reference():
 
 
 def test_the_readme_lists_every_file_with_its_hash():
-    listed = dict(
-        re.findall(
-            r"^\| `([\w.]+)` .*`([0-9a-f]{64})` \|$",
-            (text.DATA / "README.md").read_text(),
-            re.MULTILINE,
-        )
-    )
+    row = r"^\| `([\w.]+)` .*`([0-9a-f]{64})` \|$"
+    listed = dict(re.findall(row, (text.DATA / "README.md").read_text(), re.M))
     there = {path.name for path in text.DATA.iterdir() if path.is_file()}
     assert listed == text.SHA256
     assert there - MAKERS - {"README.md"} == set(listed)
@@ -127,16 +124,10 @@ def test_a_repeated_word_is_found_by_its_number():
     assert links == {1: "picture", 4: "wall", 7: "boy"}
 
 
-def test_the_sentences_of_a_pair_differ_in_one_word_and_in_what_is_meant():
+def test_the_sentences_of_a_pair_agree_and_differ_in_one_word_and_in_what_is_meant():
     pairs = text.pronoun_pairs()
-    kinds = [(p.kind, p.held_out) for p in pairs]
-    assert {k: kinds.count(k) for k in kinds} == {
-        ("number", False): 10,
-        ("number", True): 10,
-        ("gender", False): 10,
-        ("gender", True): 10,
-        ("meaning", True): 14,
-    }
+    agreeing = dict.fromkeys(product(("number", "gender"), (False, True)), 10)
+    assert Counter((p.kind, p.held_out) for p in pairs) == agreeing | {("meaning", True): 14}
     for pair in pairs:
         one, two = pair.sentences
         a, b = (["[CLS]", *text.words(s.text)] for s in pair.sentences)
@@ -146,18 +137,11 @@ def test_the_sentences_of_a_pair_differ_in_one_word_and_in_what_is_meant():
             assert words[s.pronoun] in PRONOUNS, s.text
             assert max(s.meant, s.other) < s.pronoun, s.text
             assert not re.search(r"[*{}|]", s.text)
-        assert (a[one.pronoun] == b[two.pronoun]) == (pair.kind == "meaning"), one.text
-
-
-def test_agreement_pairs_agree():
-    for pair in text.pronoun_pairs():
-        for s in pair.sentences:
-            words = ["[CLS]", *text.words(s.text)]
-            pronoun, meant = words[s.pronoun], words[s.meant]
             if pair.kind == "number":
-                assert (pronoun == "they") == meant.endswith("s"), s.text
+                assert (words[s.pronoun] == "they") == words[s.meant].endswith("s"), s.text
             elif pair.kind == "gender":
-                assert (pronoun == "she") == (meant in WOMEN.split()), s.text
+                assert (words[s.pronoun] == "she") == (words[s.meant] in WOMEN.split()), s.text
+        assert (a[one.pronoun] == b[two.pronoun]) == (pair.kind == "meaning"), one.text
 
 
 def test_random_sentences_are_seeded_and_leave_no_trace():

@@ -77,14 +77,8 @@ def test_the_course_computes_on_the_device(no_cpu: torch.device) -> None:
     ask = "import mha_lesson, torch; print(torch.ones(2, device=mha_lesson.device).sum().device)"
     environment = os.environ | {"MHA_LESSON_DEVICE": no_cpu.type}
     folder = Path(__file__).parents[2] / "notebooks"  # where their kernels start
-    said = subprocess.run(
-        [sys.executable, "-c", ask],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    words = [sys.executable, "-c", ask]
+    said = subprocess.check_output(words, cwd=folder, env=environment, text=True)
     assert said.strip() == f"{no_cpu.type}:0"
 
 

@@ -71,9 +71,7 @@ def test_setup_installs_nothing_twice_and_a_changed_pin_again(tmp_path):
 
     def make(target: str) -> str:
         command = ["make", "--no-print-directory", "-n", target]
-        return subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, check=True
-        ).stdout
+        return subprocess.check_output(command, cwd=tmp_path, text=True)
 
     plan = make("setup")
     assert "tools/install.py" in plan

@@ -105,16 +105,9 @@ def test_the_sdist_holds_the_tree(archives):
 
 # What a fresh environment has beforehand; the second as Colab has it, whose kernel is running.
 BEFORE = {
-    "empty": ["ipykernel", "nbclient"],
-    "colab": [
-        "ipykernel==6.17.1",
-        "ipython==7.34.0",
-        "ipywidgets==7.7.1",
-        "jupyter-client==7.4.9",
-        "nbclient",
-        "tornado==6.4.2",
-        "traitlets==5.7.1",
-    ],
+    "empty": "ipykernel nbclient",
+    "colab": """ipykernel==6.17.1 ipython==7.34.0 ipywidgets==7.7.1 jupyter-client==7.4.9 nbclient
+        tornado==6.4.2 traitlets==5.7.1""",
 }
 NUMBERS = ("00", "01", "04", "06", "08", "12")
 RUN = """
@@ -154,7 +147,7 @@ def test_notebooks_run_from_the_wheel_alone(before, archives, tmp_path):
         lines = run("-m", "pip", "freeze", "--all").splitlines()
         return {line for line in lines if line.startswith(("ipy", "jupyter", "tornado", "nb"))}
 
-    run("-m", "pip", "install", "-q", *BEFORE[before])
+    run("-m", "pip", "install", "-q", *BEFORE[before].split())
     had = versions()
     run("-m", "pip", "install", "-q", *archives.glob("*.whl"))
     assert had <= versions()

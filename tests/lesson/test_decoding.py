@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.checkpoint import checkpoint
 
-from mha_lesson import (
-    GroupedQueryAttention,
-    KVCache,
-    padding_mask,
-    rotate,
-)
+from mha_lesson import GroupedQueryAttention, KVCache, padding_mask, rotate
 
 B, T, H, D_MODEL, D_K = 3, 12, 4, 20, 6
 AXES = ["", "T T", "n T T", "n 1 T T", "n 1 1 T", "1 h T T", "n h T T", "n h T 1"]  # of a mask

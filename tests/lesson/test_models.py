@@ -4,12 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from mha_lesson.models import (
-    LanguageModel,
-    RepeatModel,
-    TwoSidesModel,
-    bigram_log_probabilities,
-)
+from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel, bigram_log_probabilities
 
 
 class TestRepeatModel:
