@@ -20,7 +20,7 @@ from mha_lesson.text import sentence
 SEEN = {"math": math, "torch": torch, "F": F, "nn": nn, "numpy": numpy, "mha_lesson": mha_lesson}
 SEEN |= {"np": numpy, "einops": einops, "functools": functools, "rearrange": einops.rearrange}
 SEEN |= {"repeat": einops.repeat, "__name__": "__main__", "creek": sentence()}
-SEEN |= {"d_k": 2, "W_q": torch.ones(3, 5), "attention": mha_lesson.attention}
+SEEN |= {"width": 2, "W_q": torch.ones(3, 5), "attention": mha_lesson.attention}
 
 
 def defined(exercise, name, text):
