@@ -324,7 +324,7 @@ def decoding(device: str) -> Rows:
         _, k, v = least.heads(x[:, :n_held], 0)
         makers: dict[str, Callable[[], Callable[[Tensor, int], Tensor]]] = {
             "base": lambda least=least: least,
-            "ours": lambda layer=layer, full=full: partial(one_step, layer, deepcopy(full)),
+            "ours": lambda layer=layer, full=full: partial(layer, cache=deepcopy(full)),
         }
         least.k[:, :, :n_held], least.v[:, :, :n_held] = k, v
         if window is None:
@@ -335,14 +335,11 @@ def decoding(device: str) -> Rows:
             writers = {name: make() for name, make in makers.items()}
             for n, token in enumerate(steps, n_held):  # they take turns, token by token
                 for name, step in writers.items():
-                    taken[name].append(seconds_of(name, partial(step, token, n)))
+                    places = () if name == "ours" else (n,)  # its cache knows the place
+                    taken[name].append(seconds_of(name, partial(step, token, *places)))
         rotated = "no" if rope_base is None else "yes"
         begins = {"B, d_model, h, h_kv, held, window": size, "rotated": rotated}
         yield begins | beside_least_code(lowest_deciles(taken))
-
-
-def one_step(layer: GroupedQueryAttention, cache: KVCache, token: Tensor, n: int) -> Tensor:
-    return layer(token, cache)
 
 
 def caches_of_transformers(layer: GroupedQueryAttention, n_tokens: int) -> dict[str, Callable]:

@@ -63,11 +63,7 @@ def plans(guide: str) -> Iterator[tuple[str, str, list[Lesson]]]:
 
 
 def _lesson(
-    row: tuple[str, ...],
-    length: int,
-    whole: bool,
-    books: dict[str, NotebookNode],
-    asked: dict[str, list[tuple[str, str]]],
+    row: tuple, length: int, whole: bool, books: minutes.Books, asked: dict[str, minutes.Asked]
 ) -> Lesson:
     number, parts, question = row
     clock, able, asks = [], [], []
@@ -98,7 +94,7 @@ def _lesson(
 
 
 def _sections(
-    book: str, cells: list[NotebookNode], asked: list[tuple[str, str]]
+    book: str, cells: list[NotebookNode], asked: minutes.Asked
 ) -> Iterator[tuple[Section, list[NotebookNode]]]:
     starts = [i for i, cell in enumerate(cells) if i == 0 or heading(cell)[0]]
     for at, end in zip(starts, [*starts[1:], len(cells)], strict=True):

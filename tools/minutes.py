@@ -26,6 +26,8 @@ from mha_course.base.notebook import (
 )
 from mha_course.base.numerals import counted
 
+Books = dict[str, NotebookNode]
+Asked = list[tuple[str, str]]  # what a table of questions stands before, and its rows
 WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15
 HELP = ("Hint", "Solution", "Said it")  # what is folded, and takes no time of its own
 END = r'(?:$|\\n|")'  # of a line, in a notebook's file, too
@@ -105,7 +107,7 @@ def short_and_full(notebook: NotebookNode) -> tuple[int, int]:
     return minutes(open_thread(notebook.cells), 5), minutes(notebook.cells, 5)
 
 
-def with_new_tables(text: str, books: dict[str, NotebookNode]) -> str:
+def with_new_tables(text: str, books: Books) -> str:
     """A text whose tables and sums say the minutes of these notebooks, given by name."""
     stated = {name: short_and_full(book) for name, book in books.items()}
 
@@ -140,16 +142,14 @@ def fold(notebook: NotebookNode, name: str) -> list[NotebookNode]:
     return next(found, []) if name else []
 
 
-def part_of_a_plan(
-    part: tuple[str, ...], books: dict[str, NotebookNode], whole: bool = False
-) -> list[NotebookNode]:
+def part_of_a_plan(part: tuple, books: Books, whole: bool = False) -> list[NotebookNode]:
     """The cells that a match of PART names, of notebooks by number; of open threads, or of all."""
     book, start, end, also = part
     cells = books[book].cells if whole else open_thread(books[book].cells)
     return between(cells, start, end) + fold(books[book], also)
 
 
-def in_class(cells: list[NotebookNode], questions: list[tuple[str, str]]) -> float:
+def in_class(cells: list[NotebookNode], questions: Asked) -> float:
     """Minutes of cells in a lesson: with its pictures, and the questions put aloud before them."""
     code = [cell for cell in cells if cell.cell_type == "code"]
     moved = sum(len(EXPLORER.findall(cell.source)) for cell in code)
@@ -158,8 +158,8 @@ def in_class(cells: list[NotebookNode], questions: list[tuple[str, str]]) -> flo
     return seconds(cells) / 60 + MOVED * moved + SEEN * seen + ALOUD * asked
 
 
-def aloud(cells: list[NotebookNode], questions: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The tables of questions, (what they come before, rows), that are put among these cells."""
+def aloud(cells: list[NotebookNode], questions: Asked) -> Asked:
+    """The tables of questions that are put among these cells."""
     lines = "\n".join(["", *(cell.source.removeprefix("## ") for cell in cells)])
     return [(before, rows) for before, rows in questions if f"\n{before}" in lines]
 
@@ -171,7 +171,7 @@ def _stands_still(cell: NotebookNode) -> bool:
 
 
 def clock(
-    row: str, books: dict[str, NotebookNode], questions: dict[str, list], whole: bool
+    row: str, books: Books, questions: dict[str, Asked], whole: bool
 ) -> tuple[list[tuple[float, tuple[str, ...], list[NotebookNode]]], float]:
     """(minute, match of PART, cells) of each part of a session, and where it ends.
 
@@ -191,7 +191,7 @@ def clock(
     return starts, now
 
 
-def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[str, list]) -> str:
+def _with_timetable(plan: str, books: Books, questions: dict[str, Asked]) -> str:
     """A plan's sessions with minutes and timetable: open threads, or all if it says everything."""
     everything = plan.startswith("Everything")
     numbered = {name[:2]: book for name, book in books.items()}

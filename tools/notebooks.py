@@ -154,21 +154,16 @@ def with_the_exercises(guide: str) -> str:
     return re.sub(r"all \d+ count \([\w-]+ numbered ones", counts, guide)
 
 
-def renew_tables() -> None:
-    """The minutes in the map of 00, the README and the teacher's guide; the guide's questions."""
+def main() -> None:
     from minutes import with_new_tables
 
-    books = {path.stem: read(path) for path in paths()}
-    for path in TABLES:
-        text = with_the_exercises(with_questions_in_words(path.read_text(encoding="utf-8")))
-        path.write_text(with_new_tables(text, books), encoding="utf-8", newline="\n")
-
-
-def main() -> None:
     with ThreadPoolExecutor(max_workers=2) as pool:  # each notebook has its own kernel process
         for line in pool.map(store, paths(*sys.argv[1:])):
             print(line, flush=True)
-    renew_tables()
+    books = {path.stem: read(path) for path in paths()}
+    for path in TABLES:  # their minutes, and the guide's questions
+        text = with_the_exercises(with_questions_in_words(path.read_text(encoding="utf-8")))
+        path.write_text(with_new_tables(text, books), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

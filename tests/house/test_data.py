@@ -20,11 +20,6 @@ WOMEN = """
 """
 
 
-@pytest.fixture(scope="module")
-def reference():
-    return load_file(text.data_file("minilm_reference.safetensors"))
-
-
 # ---------------------------------------------------------------- the folder
 
 
@@ -50,8 +45,8 @@ def test_a_missing_and_a_changed_file_are_refused(tmp_path, monkeypatch):
 # ---------------------------------------------------------------- the sentence
 
 
-def test_the_sentence_has_the_vectors_of_the_published_model(reference):
-    creek = text.sentence()
+def test_the_sentence_has_the_vectors_of_the_published_model():
+    creek, reference = text.sentence(), load_file(text.data_file("minilm_reference.safetensors"))
     T = int(reference["lengths"][0])
     assert len(creek.tokens) == T == 17
     ours = (creek.embeddings, creek.hidden, creek.weights)

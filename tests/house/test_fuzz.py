@@ -99,7 +99,9 @@ def tensors(draw, shape=None, dtype=None) -> Tensor:
     x = x.to(torch.float64)
     if x.numel() and draw(st.booleans()):
         x.view(-1)[0] = draw(st.sampled_from((torch.nan, torch.inf, -torch.inf, 1e38)))
-    x = x.nan_to_num(0, 127, 0).clamp(-128, 127).to(dtype) if not _floats(dtype) else x.to(dtype)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        x = x.nan_to_num(0, 127, 0).clamp(-128, 127)
+    x = x.to(dtype)
     if layout == "transposed":
         return x.permute([*range(x.ndim)][::-1])
     if layout == "stepped" and shape:
@@ -107,10 +109,6 @@ def tensors(draw, shape=None, dtype=None) -> Tensor:
     if layout == "expanded" and shape and x.shape[0]:
         return x[:1].expand(x.shape)
     return x
-
-
-def _floats(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point or dtype.is_complex
 
 
 ARRAYS = st.builds(
@@ -245,10 +243,6 @@ def runs() -> list[training.Run]:
 def small_model() -> pretrained.PretrainedModel:
     encoder = models.Encoder(2, 6, 3, 5).requires_grad_(False)
     return pretrained.PretrainedModel(encoder.eval(), pretrained.tokenizer())
-
-
-def own_model() -> pretrained.PretrainedModel:
-    return replace(small_model(), encoder=deepcopy(small_model().encoder))
 
 
 @functools.cache
@@ -408,7 +402,9 @@ OWNERS = {
     "models.RepeatModel": lambda: REPEAT,
     "models.TwoSidesModel": two_sides,
     "models.Writer": lambda: WRITER,
-    "pretrained.PretrainedModel": own_model,
+    "pretrained.PretrainedModel": lambda: replace(
+        small_model(), encoder=deepcopy(small_model().encoder)
+    ),
     "text.Sentence": text.sentence,
     "training.Run": lambda: runs()[0],
 }

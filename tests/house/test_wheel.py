@@ -41,7 +41,7 @@ def tracked(*folders: str) -> set[str]:
     return {name for name in found.splitlines() if (ROOT / name).exists()}
 
 
-def test_the_wheel_holds_the_packages_the_data_and_the_notebooks(archives):
+def test_the_wheel_holds_packages_data_and_notebooks_and_says_what_the_readme_says(archives):
     [path] = archives.glob("*.whl")
     assert path.stat().st_size < MOST
     with zipfile.ZipFile(path) as wheel:
@@ -55,6 +55,9 @@ def test_the_wheel_holds_the_packages_the_data_and_the_notebooks(archives):
     assert (told["Name"], told["Version"]) == (PROJECT["name"], PROJECT["version"])
     plain = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
     assert not [line for line in plain if line.startswith(("jupyter", "ipykernel", "nbconvert"))]
+    assert told["Description-Content-Type"].startswith("text/markdown")
+    readme = (ROOT / "README.md").read_bytes()
+    assert "urls" in PROJECT or told.get_payload(decode=True).strip() == readme.strip()
 
 
 def test_no_link_of_a_released_readme_is_relative():
@@ -66,17 +69,6 @@ def test_no_link_of_a_released_readme_is_relative():
     for target in relative:
         assert re.search(rf"https://example.org/some/one/(raw|blob)/v7.5.3/{target}[)\"]", made)
         assert (ROOT / target.partition("#")[0]).exists()
-
-
-def test_the_wheel_says_what_the_readme_says(archives):
-    [path] = archives.glob("*.whl")
-    with zipfile.ZipFile(path) as wheel:
-        [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
-        told = email.message_from_bytes(wheel.read(name))
-    assert told["Description-Content-Type"].startswith("text/markdown")
-    payload = told.get_payload(decode=True)
-    readme = (ROOT / "README.md").read_bytes()
-    assert "urls" in PROJECT or payload.strip() == readme.strip()
 
 
 # Binder and repo2docker take the first of these that is there, before environment.yml.
