@@ -185,7 +185,8 @@ def test_a_row_of_a_head_is_its_switch(gallery):
     canvas, box = shown.locator("canvas"), shown.get_by_label("head 3", exact=True)
     for on in (False, True):
         canvas.click(position=middle(canvas, "v.fields[0]", 3, 5))
-        shown.get_by_text(f"Heads of layer 3 that write: {11 + on} of 12.").wait_for()
+        says = f"Heads of layer 3 that write: {11 + on} of 12."
+        shown.locator(".mha-caption", has_text=says).wait_for()  # it is announced as well, later
         assert box.is_checked() == on
 
 
