@@ -27,7 +27,7 @@ def scaling() -> Explorer:
             "scaled": widgets.Checkbox(description="divide by √d_k", indent=False),
         },
         scene,
-        headline="Undivided, the longer the vectors, the more one key takes: √d_k undoes it.",
+        headline="Undivided, the longer the vectors, the more one key takes: the root undoes it.",
     )
 
 

@@ -25,7 +25,7 @@ def projections() -> Explorer:
             "d_k": widgets.SelectionSlider(options=(TIED, *FREE)),
         },
         lambda d_model, h, d_k: scene(d_model, h, None if d_k == TIED else d_k),
-        headline="With d_k = d_model / h, more heads cost no more. With d_k free, each costs.",
+        headline="More heads sharing one width cost no more. With widths of their own, they do.",
     )
 
 
