@@ -119,18 +119,18 @@ const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byte
 
 export async function mount(el, theme, base64) {
   const states = await unpack(await (await fetch(`data:;base64,${base64}`)).blob());
-  await new Promise((done) => { setTimeout(done); }); // the reader goes first
   const { controls: all, play, headline } = states, bar = element("div", { className: "mha-bar mha-controls" }),
     stage = element("div");
-  const focused = el.contains(document.activeElement); // on its still picture, which goes
-  el.classList.add("mha-explorer");
-  el.replaceChildren(...lead(headline), bar, stage);
   const requests = new Requests(all);
   const ask = (k, position) => requests.ask(k, position, requests.left(states, k).length - 1);
   const controls = { all, at: (k) => requests.resolved(states, k),
     set: (k, position) => { ask(k, position); apply(); moved(); } };
   const moved = () => el.dispatchEvent(new CustomEvent("mha-moved", { bubbles: true }));
   const view = new View(stage, theme, chooser(controls));
+  await new Promise((done) => { setTimeout(done); }); // the reader goes first
+  const focused = el.contains(document.activeElement); // on its still picture, which goes
+  el.classList.add("mha-explorer");
+  el.replaceChildren(...lead(headline), bar, stage);
   let place = null, own = null; // for a sentence that is typed; the pictures of what nobody has packed
   const inputs = all.map((c, k) => {
     // a slider says it itself

@@ -241,6 +241,7 @@ export class View {
         root.style.setProperty(`--mha-${name}`, value);
       this.writes?.paint();
     }
+    if (this.writes && !this.writes.more.open) return; // its map is folded away, and drawn once that opens
     const { unit } = this, dpr = unit * (this.density ?? Math.max(1, window.devicePixelRatio || 1));
     const [width, height] = [scene.width + 4, scene.height + 4];
     const [w, h] = [Math.round(width * dpr), Math.round(height * dpr)];

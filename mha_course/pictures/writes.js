@@ -39,7 +39,7 @@ export class Writes {
     this.limits = element("p", { className: "mha-lens" });
     const limits = element("details", { className: "mha-inside" }, element("summary",
       { textContent: "What this shows, and what it does not" }), this.limits);
-    this.more = element("details", { className: "mha-inside" }, element("summary",
+    this.more = element("details", { className: "mha-inside", ontoggle: () => view.draw() }, element("summary",
       { textContent: "More: your own sentence, writing on, cut golf, all 270 heads" }),
       this.list, this.ask, this.text, this.inside, view.range, view.reading, stage);
     const left = element("div", { className: "mha-left" }, this.stage, this.answer, head, this.tee, this.steps,
@@ -317,8 +317,8 @@ export class Writes {
   strike() {
     [...this.svg.children].forEach((path, i) => path.classList.toggle("mha-cut-off", this.isCut(this.ribbons[i].cut)));
     this.words.querySelectorAll(".mha-word").forEach((word, k) => {
-      word.setAttribute("aria-pressed", this.sources().some((one) => one.k === k && this.isCut(one.cut)));
-      word.setAttribute("aria-label", `“${this.named(k)}”, ${wholePercent(this.sources().filter((one) =>
+      word.setAttribute("aria-pressed", this.ribbons.some((one) => one.k === k && this.isCut(one.cut)));
+      word.setAttribute("aria-label", `“${this.named(k)}”, ${wholePercent(this.ribbons.filter((one) =>
         one.k === k).reduce((sum, { w }) => sum + w, 0))} taken`);
     });
   }

@@ -485,6 +485,7 @@ def test_keys_choose_a_head_and_cut_it_and_its_layer(window):
     ).wait_for()
     page.locator(f"{FIRST} canvas").evaluate("c => c.mha.choose('prompt', 0)")
     page.locator(f"{FIRST} summary", has_text="More").press("Enter")
+    page.wait_for_function("document.querySelector('canvas').mha.drawn.includes('layer 5')")
     page.locator(f"{FIRST} canvas").focus()
     for key in (*["ArrowRight"] * 5, "Enter"):
         page.keyboard.press(key)
