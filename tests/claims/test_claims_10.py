@@ -20,7 +20,7 @@ def test_equal_rows_score_less_for_a_thousand_places_and_in_the_end_about_zero(r
 
 
 @pytest.mark.parametrize(("d_k", "base"), [(8, 10_000.0), (12, 10_000.0), (12, 100.0)])
-def test_with_few_dimensions_or_a_small_base_equal_rows_come_close_again(d_k, base):
+def test_with_few_dimensions_equal_rows_score_high_again_with_either_base(d_k, base):
     row, at = torch.ones(1, d_k, dtype=torch.float64), torch.arange(3000)
     scores = (rotate(row, at[:1], base) @ rotate(row.expand(3000, d_k), at, base).T)[0] / d_k
     assert scores[1000:].max() > 0.7 > scores[20:60].mean()
