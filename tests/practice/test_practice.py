@@ -81,6 +81,7 @@ def test_the_wait_doubles_as_long_as_it_is_known():
 
 def test_what_is_mended_after_a_message_keeps_its_wait():
     assert days_until([(0, True), (2, True), (6, False), (6, True)]) == 4
+    assert days_until([(0, True), (2, True), (6, False), (6, False)]) == 1
     in_the_course = [Attempt(MONDAY, "split_heads", True), Attempt(MONDAY, "split_heads", False)]
     (found,) = schedule.due(in_the_course, {}, COURSE)
     assert (found.box, found.sittings, found.day) == (0, 0, MONDAY + timedelta(1))
