@@ -370,11 +370,14 @@ def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
     for name in ("ada/04_masking", "bob/homework", "eve/03_splitting"):
         write(tmp_path / f"{name}.ipynb", raw=path.read_bytes())
     write(tmp_path / "ada/04_mine.ipynb", "x = 3")
-    ada, bob, eve = files.learners(tmp_path, tmp_path)
+    both = course()["03"][:30] + course()["04"][:20]
+    write(tmp_path / "may/04_both.ipynb", raw=json.dumps({"cells": both}).encode())
+    ada, bob, eve, may = files.learners(tmp_path, tmp_path)
     assert [h.notebook for h in ada.notebooks] == ["03", "04"] and not ada.notebooks[1].note
     assert ada.notebooks[0].note.startswith("its name says 04, ")
     assert bob.notebooks[0].note.startswith("its name has no number")
     assert (eve.notebooks[0].notebook, eve.notebooks[0].note) == ("03", "")
+    assert (may.notebooks[0].notebook, may.notebooks[0].note) == ("04", "")  # its cells say neither
 
 
 def test_a_file_without_an_answer_that_is_not_the_course_s_is_named(tmp_path, monkeypatch):

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mha_course.base import numerals
-from mha_course.pictures import colours, figures, layout, panels
+from mha_course.pictures import axes, colours, figures, layout, panels
 from mha_course.pictures.colours import LOW
-from mha_course.pictures.marks import Cells, ColourBar, Dot, Path, Rect, Text, text_width
+from mha_course.pictures.marks import Cells, ColourBar, Dot, Drawing, Path, Rect, Text, text_width
 from mha_course.pictures.panels import (
     Bars,
     Curve,
@@ -253,6 +253,15 @@ def test_the_largest_link_of_a_sentence_lies_between_words():
 def test_all_bars_of_an_axis_have_as_many_decimals(values, limits, texts):
     panel = Bars(values, limits=limits)
     assert {number(v, panel.decimals) for v in panel.values[0]} == texts
+
+
+@pytest.mark.parametrize(("high", "labels"), [(30, 3), (90, 5)])
+def test_labels_of_a_low_axis_keep_apart_and_each_tick_has_its_line(high, labels):
+    drawing, scale = Drawing(), axes.scale_of((0, 100), False)
+    axes.y_axis(drawing, scale, lambda v: high * (1 - v / 100), (50, 150), "", (0, high))
+    heights = [m.y for m in drawing.marks if isinstance(m, Text) and m.text]
+    assert len(heights) == labels and min(a - b for a, b in pairwise(heights)) >= 12
+    assert sum(isinstance(m, Path) for m in drawing.marks) == len(scale[0]) == 5
 
 
 def test_no_bar_goes_without_its_number():
