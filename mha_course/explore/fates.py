@@ -11,10 +11,10 @@ SHORT = {  # where the name is too long to stand beside a row
     "merged_as_heads_first": "merged as (h, B)",
     "mask_after_softmax": "mask afterwards",
     "scores_times_mask": "scores × mask",
-    "mask_along_queries": "mask transposed",
+    "mask_along_queries": "mask: queries",
     "one_projection_for_all_heads": "one projection",
     "fused_rows_by_head": "rows by head",
-    "dropout_in_evaluation": "dropout stays on",
+    "dropout_in_evaluation": "dropout in eval",
 }
 WORDS = {
     "right": "right",
