@@ -55,7 +55,7 @@ export const WRITES_STYLE = `
  cursor:pointer}
 .mha-view .mha-main{background:var(--mha-answer);border-color:var(--mha-answer);color:var(--mha-page);font-weight:600}
 .mha-tee button{line-height:1.2;text-align:center;padding:.3rem .75rem}
-.mha-tee small{display:block;font-size:.8125rem;opacity:.8}
+.mha-tee small{display:block;font-size:.8125rem}
 .mha-tee button[aria-pressed=true]{border-color:var(--mha-cut);color:var(--mha-cut);text-decoration:line-through}
 .mha-lens{font-size:.875rem;opacity:.85;text-align:center;text-wrap:balance;margin:.5rem auto;max-width:62ch}
 .mha-inside{margin-top:.5rem}
