@@ -7,7 +7,7 @@
 // Without one a kernel with the model is asked about what Python has not sent.
 
 import { Area, AREAS, largest } from "./areas.js";
-import { element, pressable } from "./elements.js";
+import { element, pressable, refill } from "./elements.js";
 import { number } from "./numbers.js";
 import { curve, pressed } from "./ribbon.js";
 
@@ -159,9 +159,6 @@ export class Cut {
       this.slider.ariaValueText = ["weight", `${Math.round(100 * this.share)}% of the way`, "what a cut does"][
         Math.ceil(this.share) + Math.floor(this.share)];
     });
-    const keys = view.el.querySelector(`#${view.canvas.getAttribute("aria-describedby")}`);
-    for (const p of [keys, view.details.querySelector("p")])
-      p.textContent = p.textContent.replace("Enter keeps a cell,", "Enter cuts or mends a ribbon,");
   }
 
   // ---- what is seen ----
@@ -397,13 +394,12 @@ export class Cut {
         () => this.set([0, 1, 2, 3, 4, 5].map((l) => [l, null, row, j]))));
     const names = made.map((b) => b.textContent ?? b).join();
     if (names === this.names) return;
-    const focus = [...buttons.children].indexOf(document.activeElement) >= 0;
     this.names = names;
-    buttons.replaceChildren(...made);
+    const had = refill(buttons, ...made);
     // to be cut next
-    if (focus && this.guess !== null && !cuts.length) this.view.left =
+    if (had && this.guess !== null && !cuts.length) this.view.left =
       [0, seen.weights.indexOf(Math.max(...seen.weights)), 1];
-    if (focus) (buttons.firstElementChild ?? this.view.canvas).focus({ preventScroll: true });
+    if (had && !buttons.firstElementChild) this.view.canvas.focus({ preventScroll: true });
   }
 
   read() {

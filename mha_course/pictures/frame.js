@@ -72,7 +72,9 @@ border-radius:4px;cursor:pointer}
 
 const KEYS = "Arrow keys go from cell to cell, Page Up and Page Down from panel to panel, Home and End along a row. "
   + "R reads the row, C the column, P the panel; T plays the row of a map as tones, higher for more. "
-  + "Enter keeps a cell, Escape lets go and stops the tones.";
+  + "Enter <span class='mha-enter'></span>, Escape lets go and stops the tones.";
+export const enters = ({ cut, writes }) => (cut ? "cuts or mends a ribbon" : writes ? "shows a head’s ribbons"
+  : "keeps a cell");
 
 // A view's elements, and how they look.
 export const frame = (id, scale) => `<style>${scale}${STYLE}${FLOW_STYLE}${CUT_STYLE}${WRITES_STYLE}</style><label ` +
@@ -83,5 +85,5 @@ export const frame = (id, scale) => `<style>${scale}${STYLE}${FLOW_STYLE}${CUT_S
   class="mha-stage"><canvas tabindex="0" role="application" aria-roledescription="picture" aria-describedby="${id}"
   data-lm-suppress-shortcuts="true"></canvas><div class="mha-spot"></div></div><div class="mha-reading"
   aria-hidden="true"></div><div class="mha-more"><details><summary>Tables
-  and keys</summary><p>${KEYS}</p><div class="mha-tables" tabindex="0" role="region"
+  and keys</summary><p>${KEYS}</p><div class="mha-tables" tabindex="0" role="group"
   aria-label="tables"></div></details></div>`;

@@ -5,7 +5,7 @@ import { AREAS, areaOf, cornersOf, heard, Items, numbersOf, Words } from "./area
 import { colours, mapOf, parse } from "./colours.js";
 import { Cut } from "./cut.js";
 import { Flow } from "./flow.js";
-import { frame } from "./frame.js";
+import { enters, frame } from "./frame.js";
 import { FRAME, mix, MOTION, origins, rests, still } from "./motion.js";
 import { number, sum } from "./numbers.js";
 import { savers } from "./save.js";
@@ -81,6 +81,7 @@ export class View {
 
   // `scene` as `fill` makes it.
   show(scene) {
+    if (!this.scene) for (const enter of this.el.querySelectorAll(".mha-enter")) enter.textContent = enters(scene);
     if (scene.cut) scene = (this.cut ??= new Cut(this)).filled(scene);
     if (scene.writes) scene = (this.writes ??= new Writes(this)).filled(scene);
     const copies = (marks) => marks?.some((m) => m.copied);
@@ -126,16 +127,18 @@ export class View {
     if (maps.length) this.range.hidden = false; // then its place stays: nothing jumps
     this.range.style.visibility = this.offered ? "" : "hidden";
     this.canvas.setAttribute("aria-label", heard(scene.alt));
-    const was = this.caption.textContent;
-    if (was !== scene.caption) this.caption.textContent = scene.caption;
+    const was = this.caption.textContent, changed = was !== scene.caption;
+    if (changed) this.caption.textContent = scene.caption;
     this.tell(150);
     this.settle();
     this.draw();
-    if (was && was !== scene.caption) { // not at load; what is new, once a control has come to rest
+    const beside = (this.flow ?? this.cut)?.heard, reads = this.writes?.reads;
+    if (was && changed) { // not at load; what is new, once a control has come to rest
       const [before, now] = [was, scene.caption].map((text) => text.split(/(?<=[.?!]) /)),
-        news = now.filter((one) => !before.includes(one));
-      this.say([news.join(" ") || scene.caption, this.flow?.heard, this.cut?.heard].filter(Boolean).join(" "), 700);
+        news = now.filter((one) => !before.includes(one)).join(" ") || scene.caption;
+      this.say([reads !== this.reads && reads, news, beside].filter(Boolean).join(" "), 700);
     }
+    this.reads = reads ?? this.reads;
     this.flow?.follow();
   }
 

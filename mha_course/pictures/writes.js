@@ -3,7 +3,7 @@
 
 import { colours } from "./colours.js";
 import { sayIn } from "./controls.js";
-import { element, pressable } from "./elements.js";
+import { element, pressable, refill } from "./elements.js";
 import { away, curve } from "./ribbon.js";
 
 const H = 9, N_LAYERS = 30, LATE = Array.from({ length: 10 }, (_, i) => 20 + i),
@@ -21,16 +21,14 @@ export class Writes {
     Object.assign(this, { mode: "words", cuts: [], source: null, asked: 0 });
     const { el, head, stage } = view;
     el.classList.add("mha-writing");
-    this.words = element("p", { className: "mha-words" });
-    this.words.setAttribute("role", "list");
-    this.words.setAttribute("aria-label", "The words: Enter cuts one, arrows go on, Escape puts all back");
+    this.words = element("p", { className: "mha-words", role: "list",
+      ariaLabel: "The words: Enter cuts one, arrows go on, Escape puts all back" });
     this.svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     this.svg.ariaHidden = true;
     this.tag = element("span", { className: "mha-tag", ariaHidden: true });
     this.stage = element("div", { className: "mha-flowing" }, this.words, this.svg, this.tag);
     this.answer = element("p", { className: "mha-answer" });
-    this.bars = element("ul", { className: "mha-next" });
-    this.bars.setAttribute("aria-label", "the likeliest next words");
+    this.bars = element("ul", { className: "mha-next", ariaLabel: "the likeliest next words" });
     [this.steps, this.lens, this.tee, this.list] = ["mha-steps", "mha-lens", "mha-tee",
       "mha-list"].map((className) => element("div", { className }));
     this.inside = element("p", { className: "mha-lens" });
@@ -72,7 +70,8 @@ export class Writes {
       Math.floor(i / N_LAYERS), k));
     const marks = scene.marks.map((m) => (m.kind === "heatmap" ? { ...m, values, marks: mode === "head" ? [[head,
       layer]] : [] } : m));
-    return { ...scene, marks, caption: this.verdict };
+    const alt = `what the last word takes from ${this.called(k)}, in each head: ${this.reads ?? this.story.text}`;
+    return { ...scene, marks, caption: this.verdict, alt };
   }
 
   open(story, mode = "words") {
@@ -85,9 +84,7 @@ export class Writes {
       const word = pressable(bare(piece), null, { className: `mha-word${k && !piece.startsWith(" ") ? " mha-tight"
         : ""}`, tabIndex: k ? -1 : 0 });
       word.dataset.k = k;
-      const item = element("span", {}, word);
-      item.role = "listitem";
-      return item;
+      return element("span", { role: "listitem" }, word);
     }));
     this.words.lastChild.append(element("span", { className: "mha-dots", textContent: "…", ariaHidden: true }));
     this.words.classList.toggle("mha-long", story.text.length > 44);
@@ -115,6 +112,8 @@ export class Writes {
     return story.tops[i] ? { p: story.ribbons[i], top: story.tops[i] } : alone(story.ribbons[i]);
   }
 
+  // The sentence and its answer: who listens does not see them above the verdict.
+  get reads() { const { text, answer } = this.story; return answer && `${text} … ${glued(answer)}.`; }
   named(k) { return !k && this.swapped ? this.story.other[0] : bare(this.story.pieces[k]); }
   get mapped() { return this.cuts.at(-1)?.[2] ?? this.story.target; } // of which word the map is
   get asks() { return this.mode === "head" && this.guide && alike(this.guide.slice(0, 2), this.where); }
@@ -137,10 +136,7 @@ export class Writes {
 
   own() {
     const offer = window.mhaWriter, { view, ask } = this;
-    if (!offer && !view.ask) {
-      ask.replaceChildren("Your own sentence: on the course's site, or in JupyterLab.");
-      return;
-    }
+    if (!offer && !view.ask) return ask.append("Your own sentence: on the course's site, or in JupyterLab.");
     const field = (made, name) => {
       made.setAttribute("aria-label", name);
       made.setAttribute("data-lm-suppress-shortcuts", "true");
@@ -195,6 +191,7 @@ export class Writes {
 
   hear(told, story, cuts) {
     const { kind, words } = told;
+    if (kind === "progress" && !this.comes) this.view.say("The model is coming.");
     if (kind === "progress") this.say(this.comes = `${told.what}: ${million(told.have)} of ${million(told.of)} MB`);
     if (kind === "error") this.say(Object.assign(this, { failed: told.text, ones: [] }).failed);
     if (this.linked || (kind === "error" && story === this.story)) this.render();
@@ -317,9 +314,10 @@ export class Writes {
   strike() {
     [...this.svg.children].forEach((path, i) => path.classList.toggle("mha-cut-off", this.isCut(this.ribbons[i].cut)));
     this.words.querySelectorAll(".mha-word").forEach((word, k) => {
-      word.setAttribute("aria-pressed", this.ribbons.some((one) => one.k === k && this.isCut(one.cut)));
-      word.setAttribute("aria-label", `“${this.named(k)}”, ${wholePercent(this.ribbons.filter((one) =>
-        one.k === k).reduce((sum, { w }) => sum + w, 0))} taken`);
+      const own = this.ribbons.filter((one) => one.k === k), [first] = own;
+      word.ariaPressed = own.some(({ cut }) => this.isCut(cut));
+      word.ariaLabel = `“${this.named(k)}”, ${own.length === 1 ? `${wholePercent(first.w)} taken`
+        : `${own.length || "no"} ribbons`}`;
     });
   }
 
@@ -439,11 +437,9 @@ export class Writes {
       steps.push(story.wide && Math.abs(lost) >= 0.01 ? ["Are wide ribbons strong?", () => this.show(story.wide)]
         : next, back);
     } else put(`With ${n} cuts ${changed ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`, back);
-    const focus = this.steps.contains(document.activeElement);
-    this.steps.replaceChildren(...steps.map(([label, act], i) => pressable(label, act, { className: i
+    const had = refill(this.steps, ...steps.map(([label, act], i) => pressable(label, act, { className: i
       || label === "Put it back" ? "" : "mha-main" })));
-    if (focus) (this.asks && !n ? this.words.children[this.guide[2]] : this.steps).querySelector("button")?.focus(
-      { preventScroll: true });
+    if (had && this.asks && !n) this.words.children[this.guide[2]].firstChild.focus({ preventScroll: true });
     const ribbons = mode === "golf" ? `Ten ribbons of “${bare(story.pieces.at(-1))}”, the last word, each in one ` +
       `layer and head.` : "", { late } = this, where = mode === "words"
       ? `in ${late.length > 1 ? `layers 20 to ${late.at(-1)}` : `layer ${late}`}, all nine heads`
@@ -455,17 +451,19 @@ export class Writes {
     this.limits.textContent = this.limit();
     this.inside.textContent = `The map: how much the last word takes from ${this.called(this.mapped)} in each of the ` +
       `270 heads. Press a square, or move the sliders, to see its ribbons.`;
-    this.tee.replaceChildren(...(mode === "golf" ? story.tee : []).map((cut) => {
+    refill(this.tee, ...(mode === "golf" ? story.tee : []).map((cut) => {
       const made = pressable(bare(story.pieces[cut[2]]), () => this.press(cut),
         { title: `weight ${wholePercent(of(cut))}` });
       made.append(element("small", { textContent: `layer ${cut[0]}, head ${cut[1]}` }));
       made.setAttribute("aria-pressed", this.isCut(cut));
       return made;
     }));
-    this.list.replaceChildren(...(mode === "golf" ? [] : [pressable("Cut golf: today’s sentence", () => this.golf())]),
+    const chose = refill(this.list, ...(mode === "golf" ? []
+      : [pressable("Cut golf: today’s sentence", () => this.golf())]),
     ...(mode !== "golf" && story.typed && story.before ? [pressable("Cut golf: this sentence", () => this.survey())]
       : []), ...(mode === "head" ? [pressable("cut this head", () => this.press([layer, head, null])),
       pressable("cut this layer", () => this.press([layer, null, null]))] : []));
+    if (chose && mode === "golf") this.tee.firstChild.focus({ preventScroll: true });
     if (!this.filling) this.view.show({ ...this.given });
   }
 

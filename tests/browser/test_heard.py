@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from collections import Counter
 
 import demo
 import ipywidgets as widgets
@@ -115,6 +116,30 @@ def test_a_cut_of_the_first_screen_is_announced_once(listening):
     assert ear.press("Enter").startswith("Without “France” it says “New”: ")
     assert ear.press("Enter").startswith("Layer 23, head 4")  # the next step has the focus
     assert len(ear.page.evaluate("heard")) == 4
+    keys = ear.page.locator("[id^=mha-keys]").text_content()
+    assert "Enter shows a head’s ribbons, Escape" in keys
+
+
+def test_golf_names_its_sentence_and_keeps_the_focus(listening):
+    """Every press draws its buttons anew."""
+    ear = listening("writes")
+    page, now = ear.page, lambda what: ear.page.evaluate(f"document.querySelector('canvas').mha.{what}")
+    page.locator(".mha-inside > summary").last.click()
+    ear.go_to(".mha-list button")
+    said, story = ear.press("Enter"), now("writes.story")
+    assert said.startswith(f"{story['text']} … {story['answer'].strip()}. Change the answer ")
+    assert story["text"] in page.locator("canvas").get_attribute("aria-label")
+    ribbons = Counter(k for _, _, k in story["tee"])
+    for k, word in enumerate(page.locator(".mha-word").all()):
+        alone = ribbons[k] == 1
+        assert alone or word.get_attribute("aria-label").endswith(f", {ribbons[k] or 'no'} ribbons")
+    for cuts in (1, 2):
+        page.keyboard.press("Tab")
+        assert ear.press("Enter").startswith((f"{cuts} cut", "It says"))
+        assert page.locator(":focus").get_attribute("aria-pressed") == "true"
+    ear.go_to(".mha-steps button:last-child")
+    assert ear.press("Enter").startswith("Change the answer ")
+    assert page.locator(".mha-steps button:focus").count() == 1
 
 
 @pytest.mark.long
