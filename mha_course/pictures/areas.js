@@ -17,14 +17,16 @@ function linksOf({ values, blocked, columns }, faint) {
 const WIDEST = 64; // columns of a table on a page; a file has them all
 const range = (n) => Array.from({ length: n }, (_, i) => i);
 // A label with the name of its axis, where it is a number or a token: "key 3".
-const named = (axis, label) => (axis && /^\d+\b|[“”]/.test(label ?? "") ? `${axis} ${label}` : label ?? "");
+const named = (axis, label = "") => (axis && /^(token )?\d+\b|[“”]/.test(label) && !label.startsWith(`${axis} `)
+  ? `${axis} ${label}` : label);
 // Names as they are told: tokens in quotes, a mark by its name, one that comes more than once with its count.
 const MARKS = { ".": "full stop", ",": "comma", ";": "semicolon", ":": "colon", "?": "question mark",
   "!": "exclamation mark", "'": "apostrophe" };
-const told = (names = [], axis = "") => names.map((name, i) => {
+export const told = (names = [], axis = "") => names.map((name, i) => {
   const all = names.filter((other) => other === name).length,
     n = names.slice(0, i).filter((other) => other === name).length;
-  const word = MARKS[name] ?? (/^(query|key|token)$/.test(axis) && name && !/^\d/.test(name) ? `“${name}”` : name);
+  const quoted = /^(query|key|token)$/.test(axis) && name && !/^(token )?\d/.test(name);
+  const word = MARKS[name] ?? (quoted ? `“${name}”` : name);
   return `${name && all > 1 ? `${["1st", "2nd", "3rd"][n] ?? `${n + 1}th`} ` : ""}${word}`;
 });
 // Names in a list, numbers that follow each other as "1 to 5".
@@ -43,9 +45,12 @@ export const largest = (list) => {
   return `${list.length > 3 ? "largest " : ""}${told(sorted.slice(0, 3))}`
     + `${low?.[1] < 0 ? `; lowest ${told([low])}` : ""}`;
 };
-// Arrows in a sentence, as they are heard.
-export const heard = (text) => text.replaceAll("query → key", "queries by keys")
-  .replace(/(\S+) → ([^\s,.:;]+|\S)/g, "query “$1”, key “$2”");
+// Arrows in a sentence, as they are heard; after a map's size come its axes, which may be others than query → key.
+export const heard = (text) => text.split(/(?<= of )(?=\d+ × \d+, )/).map((part) => {
+  const [, row, column] = part.match(/^\d+ × \d+, (.*?) → (.*?)[;.]/) ?? [], other = row && row !== "query";
+  return part.replace(`${row} → ${column}`, other ? `rows: ${row}, columns: ${column}` : "queries by keys")
+    .replace(/(\S+) → ([^\s,.:;]+|\S)/g, other ? "$1, $2" : "query “$1”, key “$2”");
+}).join("");
 // Where and what: "k2 = .5", "measured at T = 4: 3".
 const parted = (says) => says.match(/^(.*)(?: = |: )(.*)$/s)?.slice(1) ?? ["", says];
 

@@ -1,5 +1,6 @@
 // The whole computation: what made a number.
 
+import { told } from "./areas.js";
 import { element } from "./elements.js";
 import { still } from "./motion.js";
 import { number, sum } from "./numbers.js";
@@ -74,10 +75,7 @@ export class Flow {
 
   get sentence() { return this.strip.firstChild.textContent; }
   // The same for who listens, who has read what to do at the first time.
-  get heard() {
-    const [, r, c] = this.now(), { words } = this.flow, [said] = this.sentence.split("; drag");
-    return said.replace(`${words[r]} → ${words[c]}`, `query “${words[r]}”, key “${words[c]}”`);
-  }
+  get heard() { return this.made(...this.now(), true).says.split("; drag")[0]; }
   get sticks() { return getComputedStyle(this.strip).position === "sticky" ? this.strip.offsetHeight : 0; }
 
   // New blocks fade in.
@@ -235,12 +233,14 @@ export class Flow {
   }
 
   // What made a number: a sentence, and the parts as bars (their labels, and which one is meant).
-  made(name, r, c) {
+  made(name, r, c, aloud = false) {
     const { flow, fields } = this, at = (block, row, column) =>
       fields[block].values[row * fields[block].columns + column];
     const line = (n, f) => Array.from({ length: n }, (_, i) => f(i));
-    const { words, d_k } = flow, T = words.length, quoted = (i) => (flow.by_hand ? words[i] : `“${words[i]}”`);
-    const value = at(name, r, c), word = quoted(r), other = quoted(c), arrow = `${words[r]} → ${words[c]}`;
+    const { words, d_k } = flow, T = words.length, names = aloud ? told(words, flow.by_hand ? "" : "token")
+      : words.map((word) => (flow.by_hand ? word : `“${word}”`));
+    const value = at(name, r, c), [word, other] = [names[r], names[c]],
+      arrow = aloud ? `query ${word}, key ${other}` : `${words[r]} → ${words[c]}`;
     // Products that add up: all of them where they are few, else what `many` says of them.
     const added = (start, pairs, labels, many) => {
       const parts = pairs.map(([a, b]) => a * b), terms = pairs.map(([a, b]) => `${two(a)} · ${two(b)}`).join(" + ");
@@ -271,7 +271,7 @@ export class Flow {
         return added(`${word}, number ${c}`, line(T, (j) => [at("weights", r, j), at("v", j, c)]), flow.words,
           (parts, top) =>
           `${T} values, each times its weight, add up to ${two(value)}; `
-            + `most is from ${quoted(top)}: ${two(parts[top])}`);
+            + `most is from ${names[top]}: ${two(parts[top])}`);
       case "concat":
         return { parts: [], says: `${word}, number ${c}: ${two(value)}, number ${c % d_k} of head ${Math.floor(c
           / d_k)}` };

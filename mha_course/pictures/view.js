@@ -133,12 +133,12 @@ export class View {
     this.settle();
     this.draw();
     const beside = (this.flow ?? this.cut)?.heard, reads = this.writes?.reads;
-    if (was && changed) { // not at load; what is new, once a control has come to rest
+    if (was && (changed || beside !== this.beside)) { // not at load; what is new, once a control has come to rest
       const [before, now] = [was, scene.caption].map((text) => text.split(/(?<=[.?!]) /)),
-        news = now.filter((one) => !before.includes(one)).join(" ") || scene.caption;
+        news = now.filter((one) => !before.includes(one)).join(" ") || (changed && scene.caption);
       this.say([reads !== this.reads && reads, news, beside].filter(Boolean).join(" "), 700);
     }
-    this.reads = reads ?? this.reads;
+    Object.assign(this, { beside, reads: reads ?? this.reads });
     this.flow?.follow();
   }
 

@@ -73,6 +73,8 @@ PICTURES = {
     "masks": lambda: few("n04_masks", T=[6]),
     "heads": lambda: few("n06_heads", h=[1, 12]),
     "cache": lambda: few("n11_cache", window=["none", 4], step=[3, 4, 5, 6]),
+    "writers": lambda: few("n05_head_writes", h=[12]),
+    "flow": lambda: explore.flow(until="mask"),
     "training": lambda: explore.training([demo.untrained(150)]),
 }
 
@@ -140,6 +142,25 @@ def test_golf_names_its_sentence_and_keeps_the_focus(listening):
     ear.go_to(".mha-steps button:last-child")
     assert ear.press("Enter").startswith("Change the answer ")
     assert page.locator(".mha-steps button:focus").count() == 1
+
+
+def test_arrows_between_other_axes_are_no_queries(listening):
+    name = listening("writers").page.locator("canvas").get_attribute("aria-label")
+    assert "rows: written by, columns: token; largest length" in name
+    assert "query" not in name and "→" not in name
+
+
+def test_what_a_switch_changes_beside_the_caption_is_heard(listening):
+    """04's flow: without the mask other weights mix the values, and the caption stays."""
+    ear = listening("flow")
+    ear.go_to("[type=range]")
+    masked = ear.press("End").split(". ", 1)[1]
+    ear.go_to("[type=checkbox]")
+    said = ear.press("Space")
+    assert said == ear.page.locator(".mha-strip p").text_content() != masked
+    ear.go_to("canvas")
+    assert ear.press("ArrowDown", "ArrowRight").endswith("the vector of 1st “the”, number 1: .26")
+    assert "· full stop" in ear.press(*["PageDown"] * 4, "End", "ArrowLeft")
 
 
 @pytest.mark.long
