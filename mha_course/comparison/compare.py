@@ -143,9 +143,9 @@ class _Decision:
 
     def made(self) -> Comparison:
         """What it is, and why."""
-        subject, x = self.subject, self.inputs[0]
-        subject(x)
-        slots = [s for s in subject.handed.heard(x) if s.name not in self.ignore]
+        subject, (x, other) = self.subject, self.inputs
+        subject(other)  # it has run for x; one that does not run for both is refused
+        slots = [s for s in subject.handed.heard(other) if s.name not in self.ignore]
         if (how := subject.repeats(x)) is not None:
             return Comparison("drawn", seen=(how,))
         if not (best := self._fitting(slots)):
@@ -250,8 +250,7 @@ class _Decision:
         untried = ("mask repeated",) if c.causal else ("mask",)
         untried += ("mask filled",) * (below < math.inf)
         same = [other.bug for other in trials.best if other.reading.unusual == reading.unusual]
-        alike = {bug.name for bug in same if not bug.kind.startswith(untried)}
-        alike -= {*c.names, RIGHT.name}
+        alike = {b.name for b in same if not b.kind.startswith(untried)} - {*c.names, RIGHT.name}
         scale = c.bug.kind == "scale" and c.bug.name != "scale_n_keys"
         several = ", ".join(sorted(alike | {"any scale of the same value"} if scale else alike))
         notes = {

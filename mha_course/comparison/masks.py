@@ -347,7 +347,7 @@ class Masks:
                 yield Finding("mask_leaks", o.where, f"{call}, in {MODES[mode]}")
                 return
         last = (torch.arange(2) == 1).expand(64, self.h, 2, 2)  # of two tokens
-        for o in good if not (self.subject.coarse or self.c.names) else ():
+        for o in good if not self.subject.coarse else ():
             mask = {o.slot: o.form.mask(last)}
             if score := leak(self.c, lambda x, mask=mask: self._run(mask, x)):
                 yield Finding("fill_too_high", o.where, f"x where scores reach {score:,.0f}")

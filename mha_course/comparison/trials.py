@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course.collection import shipped
 from mha_course.comparison import layers as layers_of
-from mha_course.comparison.classes import UNSEEN, Candidate
+from mha_course.comparison.classes import RIGHT, UNSEEN, Candidate
 from mha_course.comparison.findings import Finding
 from mha_course.comparison.subject import COARSE, Subject, Watch, digits, raised
 
@@ -28,7 +28,7 @@ SIZES = {  # sequences → tokens
 FEW = 100  # scores below which a trained model's may not stay
 MOST_SCORES = 2**23
 LONG = 128  # longer ones are tried in evaluation only, but for one
-LARGER = [2**i for i in range(1, 11)]  # times x; scores grow with the square
+LARGER = [2**i for i in range(1, 11)]  # times x; scores grow with its square, to 300,000 at the 8th
 FLOAT32 = (3 * FEW, 30_000)  # scores: exp ends at 88, and a fill may be -1e4
 MODES = {False: "evaluation", True: "training"}
 
@@ -211,22 +211,23 @@ class Trials:
 
     def leaks(self, run: Callable[[Tensor], Tensor], where: str = "") -> None:
         """Finds that a causal class lets later tokens in at some score."""
-        known = self.findings or self.c.names
-        if self.c.causal and not (known or self.subject.coarse) and (score := leak(self.c, run)):
+        if not (self.findings or self.subject.coarse) and (score := leak(self.c, run)):
             call = f"x where scores reach {score:,.0f}{where}: token 0 sees token 1"
             self.findings.append(Finding("fill_too_high", call=call))
 
 
 def leak(c: Candidate, run: Callable[[Tensor], Tensor | None]) -> float:
-    """The scores from which the second of two tokens, which is blocked, changes the first; or 0."""
-    for x in (times * shipped.draw(64, 2, len(c.reading.rows["o"]), seed=2) for times in LARGER):
+    """The scores, of a model's size, from which a blocked second token changes the first; or 0."""
+    off = 1 if c.bug is RIGHT else len(c.reading.rows["o"]) // c.reading.h  # its scale, at most
+    for n in (1, *LARGER[:8]):
+        x = n * shipped.draw(64, 2, len(c.reading.rows["o"]), seed=2)
         pair = x, x * torch.tensor([[1.0], [1.01]])
         gap = torch.stack([c.scores(each)[:, :, 0].diff() for each in pair])
-        sure = ((gap < 60).all(0) | (gap > 900).all(0)).flatten(1).all(1)  # else exp may vanish
+        sure = ((gap < 60 / off) | (gap > 900 * off)).all(0).flatten(1).all(1)  # else exp may be 0
         one, two = map(run, pair)
         ran = one is not None and two is not None
         if ran and not torch.allclose(one[sure, 0], two[sure, 0], rtol=1e-3, equal_nan=True):
-            return c.scores(x).abs().max().item()
+            return (n > 1) * c.scores(x).abs().max().item()  # at 1 it is no matter of the fill
     return 0.0
 
 

@@ -294,11 +294,19 @@ SMALL = [
         (f"self.w_{n} = nn.Linear(d_model, d_model)", f"self.w_{n} = nn.Linear(8, 8)"),
     )
 ]
-AFTER = [(" / math.sqrt(d_k)", ""), ("softmax(dim=-1)", "softmax(dim=-1) / math.sqrt(d_model)")]
+AFTER = [
+    *weights("weights = F.dropout(weights, 0.1, self.training)"),
+    (" / math.sqrt(d_k)", ""),
+    ("softmax(dim=-1)", "softmax(dim=-1) / math.sqrt(d_model)"),
+]
 TIED = [("self.w_k = nn.Linear(d_model, d_model)", "self.w_k = self.w_q")]
 CAUSAL = "+        mask = torch.ones(T, T).triu(1) > 0 if mask is None else mask\n"
 STRICT = "+        if mask is not None:\n            raise TypeError('a BlockMask is wanted')\n"
 ONLY_32 = "scores = scores.masked_fill(mask, -1e4 if x.dtype == torch.float32 else -math.inf)"
+SCALED_AND_FILLED = [
+    ("math.sqrt(d_k)", "math.sqrt(d_model)"),
+    *filled("scores = scores.masked_fill(mask, -1e4)"),
+]
 FIRST_THAT_DIFFERS = {  # what is found, and words for it → the change
     ("partly", "changed in place"): [(END, END_IN_PLACE)],
     ("partly", "as under autocast"): [("return self.w_o(context)", HALF)],
@@ -309,6 +317,7 @@ FIRST_THAT_DIFFERS = {  # what is found, and words for it → the change
     ("one_layer_for_all", "without effect: w_k, w_v"): ONE_LAYER,
     ("one_projection_for_all_heads", "h = 3"): SMALL,
     ("fill_too_high", "in float32: token 0 sees token 1"): [(START, CAUSAL), *filled(ONLY_32)],
+    ("scale_d_model, fill_too_high", "that other scores reach"): SCALED_AND_FILLED,
     ("mask_untried", "a BlockMask is wanted"): [(START, STRICT)],
 }
 
@@ -534,6 +543,7 @@ RIGHT = {
     "own dropout": lambda: OwnDropout(D, H),
     "fused": lambda: Fused(D, H),
     "dropout": lambda: changed(*weights("weights = F.dropout(weights, 0.2, self.training)"))(D, H),
+    "a fill of -1e6": lambda: changed(*filled("scores = scores.masked_fill(mask, -1e6)"))(D, H),
     "the package's": lambda: mha_lesson.MultiHeadAttention(D, H),
 }
 

@@ -322,6 +322,7 @@ def test_it_leaves_the_module_and_the_generator_as_they_are():
         ),
         (right("Writer")(12, 4, 2, 3), {}, "^layers must be .*Shared or narrower keys"),
         (nn.MultiheadAttention(D, H, kdim=5), {}, "^call must run for x of shape"),
+        (right()(D, H), {"call": lambda m, x: m(x + torch.ones(7, D))}, r"^call must .*\(2, 5, 14"),
         (right(), {}, r"^module must be an nn.Module that is made, Attention\(…\)"),
         (right()(D, H), {"n_heads": 5}, "^n_heads must divide d_model = 14; got 5"),
         (nn.MultiheadAttention(D, H), {}, r"^call must run for x of shape \(3, 7, 14\).*'key'"),
