@@ -47,7 +47,7 @@ export const largest = (list) => {
 };
 // Arrows in a sentence, as they are heard; after a map's size come its axes, which may be others than query → key.
 export const heard = (text) => text.split(/(?<= of )(?=\d+ × \d+, )/).map((part) => {
-  const [, row, column] = part.match(/^\d+ × \d+, (.*?) → (.*?)[;.]/) ?? [], other = row && row !== "query";
+  const [, row = "query", column = "key"] = part.match(/^\d+ × \d+, (.*?) → (.*?)[;.]/) ?? [], other = row !== "query";
   return part.replace(`${row} → ${column}`, other ? `rows: ${row}, columns: ${column}` : "queries by keys")
     .replace(/(\S+) → ([^\s,.:;]+|\S)/g, other ? "$1, $2" : "query “$1”, key “$2”");
 }).join("");
@@ -130,7 +130,7 @@ class Heatmap extends Area {
     const at = ([, r, c]) => r * this.columns + c, { mask } = this.m;
     const shut = cells.filter((cell) => (mask ? this.values : this.blocked)?.[at(cell)]),
       size = (cell) => this.values[at(cell)];
-    const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && size(cell))
+    const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && (cells.length < 4 || size(cell)))
       .map((cell) => [/^\d+\b/.test(cell[0]) ? cell[3] : cell[0], size(cell), this.cell(cell[1], cell[2])]);
     const what = mask ? "True" : "blocked", all = shut.length === cells.length ? `all ${what}`
       : `${what}: ${spans(shut.map(([name]) => name))}`;

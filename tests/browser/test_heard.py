@@ -73,8 +73,8 @@ PICTURES = {
     "masks": lambda: few("n04_masks", T=[6]),
     "heads": lambda: few("n06_heads", h=[1, 12]),
     "cache": lambda: few("n11_cache", window=["none", 4], step=[3, 4, 5, 6]),
-    "writers": lambda: few("n05_head_writes", h=[12]),
     "flow": lambda: explore.flow(until="mask"),
+    "by hand": lambda: explore.flow(until="attention"),
     "training": lambda: explore.training([demo.untrained(150)]),
 }
 
@@ -125,10 +125,11 @@ def test_a_cut_of_the_first_screen_is_announced_once(listening):
 def test_golf_names_its_sentence_and_keeps_the_focus(listening):
     """Every press draws its buttons anew."""
     ear = listening("writes")
-    page, now = ear.page, lambda what: ear.page.evaluate(f"document.querySelector('canvas').mha.{what}")
+    page = ear.page
     page.locator(".mha-inside > summary").last.click()
     ear.go_to(".mha-list button")
-    said, story = ear.press("Enter"), now("writes.story")
+    said = ear.press("Enter")
+    story = page.evaluate("document.querySelector('canvas').mha.writes.story")
     assert said.startswith(f"{story['text']} … {story['answer'].strip()}. Change the answer ")
     assert story["text"] in page.locator("canvas").get_attribute("aria-label")
     ribbons = Counter(k for _, _, k in story["tee"])
@@ -144,12 +145,6 @@ def test_golf_names_its_sentence_and_keeps_the_focus(listening):
     assert page.locator(".mha-steps button:focus").count() == 1
 
 
-def test_arrows_between_other_axes_are_no_queries(listening):
-    name = listening("writers").page.locator("canvas").get_attribute("aria-label")
-    assert "rows: written by, columns: token; largest length" in name
-    assert "query" not in name and "→" not in name
-
-
 def test_what_a_switch_changes_beside_the_caption_is_heard(listening):
     """04's flow: without the mask other weights mix the values, and the caption stays."""
     ear = listening("flow")
@@ -161,6 +156,17 @@ def test_what_a_switch_changes_beside_the_caption_is_heard(listening):
     ear.go_to("canvas")
     assert ear.press("ArrowDown", "ArrowRight").endswith("the vector of 1st “the”, number 1: .26")
     assert "· full stop" in ear.press(*["PageDown"] * 4, "End", "ArrowLeft")
+
+
+@pytest.mark.long
+def test_a_short_row_is_read_whole(listening):
+    """By hand a zero is a number as any other; a token that is a number is named once."""
+    ear = listening("by hand")
+    ear.go_to("canvas")
+    ear.press("ArrowDown")
+    assert ear.press("r") == "token 1: number 1 1, number 0 0"
+    assert ear.press("c") == "number 0: token 0 1, token 2 1, token 1 0"
+    assert ear.press("PageDown", "c") == "token 0: number 0 1, number 1 0"
 
 
 @pytest.mark.long

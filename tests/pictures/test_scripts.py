@@ -67,10 +67,13 @@ def test_what_is_heard_quotes_tokens_and_knows_the_sign_of_scores():
     const [map, ribbons] = ["heatmap", "ribbons"].map((kind) => scripts.areaOf({ ...mark, kind,
       shape, values }, theme));
     return [map.spoken(0, 1), map.spokenRow(0, 0), map.spokenColumn(0), ribbons.spokenRow(0, 0),
-      ribbons.spokenRow(1, 1), heard("strongest: to → to, .21; . → it"), heard("query → key")];"""
+      ribbons.spokenRow(1, 1), heard("strongest: to → to, .21; . → it"), heard("query → key"),
+      heard(given.alt)];"""
     mark = {"rows": ["to", "it"], "columns": names, "values": values, "decimals": 2}
     mark |= {"row_name": "query", "column_name": "key"}
-    assert node(script, theme=live.THEME, mark=mark) == [
+    alt = "heatmap of 2 × 3, written by → first 9 numbers; largest .5: sum → the. "
+    alt += "mask of 2 × 2, query → key; 1 True"
+    assert node(script, theme=live.THEME, mark=mark, alt=alt) == [
         "query “to”, key “creek”: 2.00",
         "query “to”: largest “creek” 2.00, 2nd “it” 1.00, full stop .50; lowest 1st “it” −3.50",
         "key 1st “it”: “it” 1.00, “to” −3.50",
@@ -78,6 +81,8 @@ def test_what_is_heard_quotes_tokens_and_knows_the_sign_of_scores():
         "key “creek” gives to: “to” 2.00",
         "strongest: query “to”, key “to”, .21; query “.”, key “it”",
         "queries by keys",
+        "heatmap of 2 × 3, rows: written by, columns: first 9 numbers; largest .5: sum, the. "
+        "mask of 2 × 2, queries by keys; 1 True",
     ]
 
 
