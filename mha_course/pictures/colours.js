@@ -17,10 +17,10 @@ export function colours(el) {
     const c = parse(getComputedStyle(at).backgroundColor);
     if (c.length === 3 || c[3] > 0.5) { page = c.slice(0, 3); break; }
   }
-  const dark = luminance(page) < 0.18, text = dark ? "#E4E4E4" : "#2B2B2B",
-    more = matchMedia("(prefers-contrast: more)").matches;
-  return { page, dark, text, faint: text + (more ? "B3" : dark ? "40" : "33"), hatch: text + (more ? "CC" : "66"),
-           focus: dark ? "#6FB1F5" : "#1565B8" };
+  const dark = luminance(page) < 0.18;
+  const of = { page, dark, text: dark ? "#E4E4E4" : "#2B2B2B", faint: dark ? "#E4E4E440" : "#2B2B2B33",
+           hatch: dark ? "#E4E4E466" : "#2B2B2B66", focus: dark ? "#6FB1F5" : "#1565B8" };
+  return matchMedia("(prefers-contrast: more)").matches ? { ...of, faint: `${of.text}B3`, hatch: `${of.text}CC` } : of;
 }
 
 // As NumPy rounds: a half goes to the even number.

@@ -54,6 +54,11 @@ def test_words_around_a_picture(page, theme):
     text, focus = (colour_pair(name)[theme == "light"] for name in ("text", "focus"))
     assert contrast(text, page) >= 4.5  # and the label at the pointer, which is the same turned
     assert contrast(focus, page) >= 3
+    thin = re.findall(r"\$\{of\.text\}(\w\w)`", live.SCRIPT)  # for who asks for more contrast
+    for share in [int(share, 16) / 255 for share in thin]:
+        mixed = (1 - share) * np.array(rgb(page)) + share * np.array(rgb(text))
+        assert contrast(tuple(mixed), page) >= 4.5
+    assert len(thin) == 2
 
 
 @pytest.mark.one_in(4)
