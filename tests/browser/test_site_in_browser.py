@@ -297,7 +297,7 @@ def test_the_number_of_hits_is_announced_and_only_for_the_latest_query(opened):
     box.fill("")
     found = "{ title: 'gradient', text: '', page: 'a', id: 'b', page_title: 'c' }"
     page.evaluate(f"window.SECTIONS = [{found}]; came()")
-    page.wait_for_timeout(200)
+    page.wait_for_timeout(700)
     assert not page.locator(".find li").count() and not status.text_content()
     box.fill("gradient")
     status.filter(has_text=re.compile("^1 section found$")).wait_for()

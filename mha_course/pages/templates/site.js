@@ -61,7 +61,9 @@ async function search(query, list, status) {
   }));
   list.hidden = !hits.length;
   const found = `${hits.length} ${hits.length === 1 ? "section" : "sections"} found`;
-  status.textContent = wanted.length ? found + (hits.length > 20 ? ", the first 20 are listed" : "") : "";
+  clearTimeout(search.due); // who listens hears it once the typing rests
+  search.due = setTimeout(() => { status.textContent = wanted.length
+    ? found + (hits.length > 20 ? ", the first 20 are listed" : "") : ""; }, 500);
 }
 
 // ---- a link restores what one sees: #explore-cut?layer=3&head=1&text=… ----
@@ -109,8 +111,9 @@ document.addEventListener("DOMContentLoaded", () => {
   box.addEventListener("keydown", (e) => {
     if (e.key === "Escape") { close(); input.focus(); }
     const links = [input, ...list.querySelectorAll("a")], step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
-    if (!step || list.hidden) return;
+    if (!step || !list.firstChild) return;
     e.preventDefault();
+    list.hidden = false;
     links[Math.min(Math.max(links.indexOf(document.activeElement) + step, 0), links.length - 1)].focus();
   });
 
