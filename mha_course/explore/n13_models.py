@@ -88,7 +88,7 @@ def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Sce
     work = Table(
         [list(row) for row in zip(WORK, *amounts, strict=True)],
         header=[f"after {length:,}", *beside],
-        title="all layers: cache, and operations for a token",
+        title="all layers: cache, operations a token",
     )
     sees = Table(
         [
