@@ -10,7 +10,7 @@ from mha_course.explore.n00_cut import require_short, sentence_field
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, Stack, Table, Words, number
 from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
-from mha_lesson.refusals import require_text
+from mha_lesson.refusals import require_text, say
 from mha_lesson.text import LAYER, SENTENCE
 
 N_LAYERS, N_HEADS = 6, 12
@@ -157,6 +157,6 @@ def _encode(text: str) -> Encoded:
     if set(tokens[1:-1]) == {"[UNK]"}:
         raise ValueError(
             "Every token of this sentence would be [UNK], unknown: the model's vocabulary was made "
-            "for English, and for words of at most 100 letters."
+            f"for English, and for words of at most 100 letters; got {say(text)}."
         )
     return model.encode(text)
