@@ -84,7 +84,10 @@ def test_the_verdict_lies_folded_under_the_claim_and_nothing_before_it_tells(hol
 
 
 def verdicts(notebook):
-    """Id of each claim's cell -> the word of its verdict; each yes and no, where it is exact."""
+    """Id of each claim's cell -> the word of its verdict; each yes and no, where it is exact.
+
+    What was timed is left out: another hour of the same machine decides it otherwise.
+    """
 
     def told(card):
         _, verdict, measured, *_ = card.splitlines()
@@ -94,7 +97,7 @@ def verdicts(notebook):
     return {
         cell.id: [told(o.data["text/plain"]) for o in cell.outputs if "data" in o]
         for cell in notebook.cells
-        if "claim" in cell.metadata.get("tags", ())
+        if "claim" in (tags := cell.metadata.get("tags", ())) and "nbval-ignore-output" not in tags
     }
 
 
