@@ -341,7 +341,8 @@ def test_a_guess_is_written_below_the_box():
     note.display = SimpleNamespace(update=lambda made, **_: shown.append(made))
     note.guesses = {"scaling_sharp": "8", "scaling_root": "nothing of the kind", "other": 3}
     assert predictions.guesses_in(shown[-1]["text/plain"]) == {"scaling_sharp": "8"}
-    assert "“8”" in shown[-1]["text/html"] and "“8”" in note.line
+    assert note.line == "Written into this notebook: “8”."
+    assert note.line in shown[-1]["text/html"]
     note.guesses = {}
     assert predictions.guesses_in(shown[-1]["text/plain"]) == {}
     assert note.line == predictions.NO_GUESS
