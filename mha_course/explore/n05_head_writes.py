@@ -117,7 +117,8 @@ def _longest() -> float:
     """The longest sum of any heads over every h, so that one scale serves all positions."""
     longest = 0.0
     for h in HEADS:
-        on = ((torch.arange(2**h)[:, None] >> torch.arange(h)) & 1).float()  # every choice of heads
+        numbers, bits = (torch.arange(n, device="cpu") for n in (2**h, h))
+        on = ((numbers[:, None] >> bits) & 1).float()  # every choice of heads
         products = torch.einsum("itd,jtd->tij", _writes(h), _writes(h))
         longest = max(longest, float(torch.einsum("ni,tij,nj->nt", on, products, on).max()) ** 0.5)
     return longest
