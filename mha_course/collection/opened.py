@@ -63,13 +63,8 @@ class Opened(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, n_kv_heads: int, base: float) -> None:
         super().__init__()
-        d_k = d_model // n_heads
-        narrow, self.n_heads, self.n_kv_heads, self.base = (
-            n_kv_heads * d_k,
-            n_heads,
-            n_kv_heads,
-            base,
-        )
+        self.n_heads, self.n_kv_heads, self.base = n_heads, n_kv_heads, base
+        narrow = d_model // n_heads * n_kv_heads
         widths = zip(("w_q", "w_k", "w_v", "w_o"), (d_model, narrow, narrow, d_model), strict=True)
         for name, width in widths:
             setattr(self, name, nn.Linear(d_model, width, bias=False, device="meta"))
