@@ -28,7 +28,7 @@ DATA = HERE / "data" if (HERE / "data").is_dir() else HERE.parent / "data"
 SHA256 = {
     "writes.safetensors": "e37720c89cc24135bc02d218df602a88ccd7e997fcc0e3265d1db7afde7f4805",
     "cuts.safetensors": "9a84ffd33d469f8d6ccb077ac5caf32df89d4b66a41ba704ee526a053600e2d8",
-    "experiments.json": "32a9bea03df3c5beea3420b73ba78803a905e6e6044a19b090062ad290ad0541",
+    "experiments.json": "ac8f2851a6a348f246fd1f9c9106257302b1c2f4730af40394eb1a2e767ee770",
     "judges.tsv": "64da7ba50f7ecee6d16f21830aee85b3ce1bc4456d6d99193114b6332f3f2693",
     "links.tsv": "517f55160b9534beb92e3d33f3a880b5f6ab0adf9962136f4322eb144b1a6c3f",
     "minilm_reference.safetensors": "28f9c9ee686b88e4e782b3c906e86c931c11fe2bb9b060ddf90767adb42aa2d3",  # noqa: E501

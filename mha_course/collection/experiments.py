@@ -90,6 +90,9 @@ def without(model: SmolLM, heads: Sequence[Head]) -> list[Any]:
 def copying(model: SmolLM) -> dict[str, Any]:
     """The heads that copy most on three rows, silenced on nine others; beside them others."""
     scores = copy_scores(model, (0, 1, 2))
+    later = torch.arange(1, 2 * N_ROW)
+    back = _weights(model)[..., later, later - 1].mean(dim=(1, 3)).flatten()  # to the piece before
+    partner = HEADS[int(back.argmax())]
     best = [HEADS[i] for i in scores.mean(dim=0).flatten().topk(20).indices.tolist()]
     rest = [head for head in HEADS if head not in best]
     matched = []  # as many in the same layers
@@ -106,6 +109,7 @@ def copying(model: SmolLM) -> dict[str, Any]:
         "silenced": {n: without(model, best[:n]) for n in (3, 5, 10, 20)},
         "matched": matched,
         "anywhere": anywhere,
+        "before": [partner, back.max().item(), without(model, [partner])],
     }
 
 
