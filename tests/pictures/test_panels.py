@@ -264,6 +264,11 @@ def test_labels_of_a_low_axis_keep_apart_and_each_tick_has_its_line(high, labels
     assert sum(isinstance(m, Path) for m in drawing.marks) == len(scale[0]) == 5
 
 
+def test_a_logarithmic_axis_begins_below_its_points_and_ends_above():
+    low, high = axes.limits_of(None, np.array([3.0, 11.0]), log=True, zero=False)
+    assert 0 < low < 3 / 1.2 and high > 11 * 1.2
+
+
 def test_no_bar_goes_without_its_number():
     for n in (3, 10, 16):
         panel = Bars(np.linspace(-1.99, 2.08, n), limits=(-160, 160))
