@@ -97,7 +97,7 @@ def of_class(cls: Any, chance: random.Random) -> tuple[Any, tuple[Any, ...], Ten
     _seed(chance)
     B, h, T, d = (chance.randint(1, n) for n in (3, 4, 5, 4))
     module, x = cls(h * d, h).double(), _normal(B, T, h * d)
-    shape = chance.choice([(T, T), (1, T), (B, 1, 1, T), (1, h, 1, T), (B, h, T, T), (1, h, T, T)])
+    shape = chance.choice([(T, T), (B, 1, 1, T), (1, h, 1, T), (B, h, T, T), (1, h, T, T)])
     mask = None if chance.random() < 0.3 else torch.rand(shape) > chance.random()
     right = check.MultiHeadAttention.right(x, mask, Layers(module, h, partial(cls, h * d, h)))
     return Bounded(module), (x,) if mask is None else (x, mask), right
