@@ -156,9 +156,11 @@ class _Decision:
         trials = Trials(subject, best, x, [(x, subject(x)) for x in self.inputs], self.own)
         part, c, taken = trials.run(), trials.c, list[Taken]()
         agreed = int(min(c.digits(x, y) for x, y in trials.runs))
-        each = (shipped.draw(*size, self.d_model, seed=sum(size)) for size in SMALLEST if c.names)
-        wrong = (x for x in each if c._replace(bug=RIGHT).digits(x, subject(x)) < subject.same)
-        call = next((f"x {(*x.shape,)}" for x in wrong), "")
+        right, call = c._replace(bug=RIGHT), ""
+        for size in SMALLEST[::-1] if c.names else ():
+            x = shipped.draw(*size, self.d_model, seed=sum(size))
+            with suppress(ValueError):  # it may not run for this one
+                call = call if right.digits(x, subject(x)) >= subject.same else f"x {(*x.shape,)}"
         found = [*(Finding(name, call=call) for name in c.names), *trials.findings]
         if self.demanded not in (None, c.causal):
             call = f"x (1, 2, {self.d_model}): token 0 sees token 1.{self.claim}"
@@ -169,8 +171,8 @@ class _Decision:
             taken += Masks(trials).taken(slots)
             trials.tried.append(f"masks by {' and '.join(slot.said for slot in slots)}")
         for one in taken:
-            numbers = one.slot.numbers and not self.true_means  # no bools were promised
-            found += [f for f in one.findings if not (f.partly and numbers)]
+            bools = one.slot.named and not one.slot.numbers  # or they were promised
+            found += [f for f in one.findings if bools or self.true_means or not f.partly]
             self.notes += one.notes
             other = [f for f in one.forms if f.meaning in {*BOOLS} - {f"True = {self.true_means}"}]
             if self.true_means and other and not one.findings:

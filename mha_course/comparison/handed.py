@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 SAYS_MASK = re.compile("mask|causal|padding|pad$|valid|length|lens|keep|allowed|blocked|visible")
 ELSEWHERE = re.compile("encoder|cross|memory|head_mask")  # masks of what self-attention has not
+UNGIVEN = (None, True, False, inspect.Parameter.empty)  # defaults where a mask or flag may go
 Given = Mapping["Slot", Any]  # what is handed over there
 
 
@@ -111,11 +112,7 @@ def _slots(entry: Entry, x: Tensor) -> Iterator[Slot]:
             yield from (Slot(p.name, (n,)) for n in entry.asked_for if n not in (value or {}))
         elif value is None and isinstance(p.default, Tensor):
             yield from [Slot(p.name)] * named
-        elif (
-            value is None
-            and p.kind != p.VAR_POSITIONAL
-            and p.default in (None, True, False, p.empty)
-        ):
+        elif value is None and p.kind != p.VAR_POSITIONAL and p.default in UNGIVEN:
             yield Slot(p.name, default=p.default)
         elif isinstance(value, bool) and named:
             yield Slot(p.name, default=value, given=True)

@@ -250,7 +250,7 @@ class Masks:
                 ran.append(outcome)
                 good += [outcome] * bool(outcome.agrees and not outcome.differs)
         if not ran or ELSEWHERE.search(slot.name):
-            where = ": ".join([slot.said, *[self.errors[slot]] * (slot in self.errors)])
+            where = ": ".join(filter(None, (slot.said, self.errors.get(slot))))
             return Taken(slot, findings=[Finding("mask_untried", where)] * slot.named)
         if not good:
             return self._not_taken(ran)

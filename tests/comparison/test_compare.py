@@ -282,9 +282,7 @@ def test_its_own_and_torchs_class_are_right_in_every_way_of_calling_them(way):
 
 
 END_IN_PLACE = "        out = self.w_o(context)\n        x += 1\n        return out"
-HALF = (
-    "with torch.autocast('cpu', torch.bfloat16):\n            return self.w_o(context).to(x.dtype)"
-)
+HALF = "with torch.autocast('cpu', torch.bfloat16): return self.w_o(context).to(x.dtype)"
 ONE_LAYER = [("self.w_k(x)", "self.w_q(x)"), ("self.w_v(x)", "self.w_q(x)")]
 SMALL = [
     change
@@ -303,10 +301,9 @@ TIED = [("self.w_k = nn.Linear(d_model, d_model)", "self.w_k = self.w_q")]
 CAUSAL = "+        mask = torch.ones(T, T).triu(1) > 0 if mask is None else mask\n"
 STRICT = "+        if mask is not None:\n            raise TypeError('a BlockMask is wanted')\n"
 ONLY_32 = "scores = scores.masked_fill(mask, -1e4 if x.dtype == torch.float32 else -math.inf)"
-SCALED_AND_FILLED = [
-    ("math.sqrt(d_k)", "math.sqrt(d_model)"),
-    *filled("scores = scores.masked_fill(mask, -1e4)"),
-]
+SCALED = ("math.sqrt(d_k)", "math.sqrt(d_model)")
+IN_REACH = filled("scores = scores.masked_fill(mask, -1e4)")
+BIASED = scores("scores = scores if bias is None else scores + bias")
 FIRST_THAT_DIFFERS = {  # what is found, and words for it → the change
     ("partly", "changed in place"): [(END, END_IN_PLACE)],
     ("partly", "as under autocast"): [("return self.w_o(context)", HALF)],
@@ -317,8 +314,11 @@ FIRST_THAT_DIFFERS = {  # what is found, and words for it → the change
     ("one_layer_for_all", "without effect: w_k, w_v"): ONE_LAYER,
     ("one_projection_for_all_heads", "h = 3"): SMALL,
     ("fill_too_high", "in float32: token 0 sees token 1"): [(START, CAUSAL), *filled(ONLY_32)],
-    ("scale_d_model, fill_too_high", "that other scores reach"): SCALED_AND_FILLED,
+    ("scale_d_model, fill_too_high", "that other scores reach"): [SCALED, *IN_REACH],
+    ("scale_d_model", "x (1, 3"): [SCALED, (START, "+        assert B * T > 2\n")],
     ("mask_untried", "a BlockMask is wanted"): [(START, STRICT)],
+    ("right", "`bias` (-inf added"): [("mask=None", "mask=None, bias=None"), *BIASED],
+    ("mask_untried", "(`encoder_mask`)"): [("mask=None", "mask=None, encoder_mask=None")],
 }
 
 
