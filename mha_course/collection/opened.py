@@ -71,19 +71,18 @@ class Opened(nn.Module):
         self.change, self.weights = Change(), torch.empty(0)
 
     def forward(self, x: Float[Tensor, "B T d_model"], cache: None = None) -> tuple[Tensor, None]:
-        at = torch.arange(x.shape[1])
+        at = torch.arange(x.shape[1], device=x.device)
         q = rotate(split_heads(self.w_q(x), self.n_heads), at, self.base)
         k = rotate(split_heads(self.w_k(x), self.n_kv_heads), at, self.base)
         k, v = self.change.rounded(k, split_heads(self.w_v(x), self.n_kv_heads))
         k, v = (y.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1) for y in (k, v))
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(
-            self.change.blocked(len(at)), -torch.inf
-        )
+        blocked = self.change.blocked(len(at)).to(x.device)
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(blocked, -torch.inf)
         weights = scores.softmax(dim=-1).nan_to_num(0.0)  # a row that may see nothing
         self.weights = self.change.after(weights)
         context = self.weights @ v
         if self.change.gain is not None:
-            context = context * self.change.gain[:, None, None]
+            context = context * self.change.gain[:, None, None].to(x.device)
         return self.w_o(merge_heads(context)), None
 
 

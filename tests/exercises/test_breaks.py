@@ -1,11 +1,13 @@
 """Breaks around a class: each is the mistake that its name says, and notebook 12's tests see it."""
 
 import pytest
+import torch
 
 from answers.the_writer import AsTaught
 from mha_course import check
 from mha_course.collection import breaks, opened
 from mha_course.collection.breaks import AROUND, NAMES, noticed
+from mha_lesson.decoding import GroupedQueryAttention
 
 SLIPS = {
     "no rotation": ("all_at_one",),
@@ -49,6 +51,15 @@ def test_the_check_names_what_is_done_around_a_class(name):
 def test_which_tests_notice(kind, name):
     for seed in (1, 2):
         assert noticed(kind, name, seed) == NOTICED.get(name, ["unequal"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_break_is_made_where_the_weights_are(name, device):
+    right, x = GroupedQueryAttention(12, 3, 1), torch.randn(2, 7, 12)
+    here, there = (breaks._small(opened.Opened, right.to(d), name) for d in ("cpu", device))
+    out = there(x.to(device))[0]
+    assert out.device == right.w_o.weight.device
+    torch.testing.assert_close(out.cpu(), here(x)[0])
 
 
 def test_an_unknown_name_is_refused():
