@@ -43,6 +43,8 @@ def test_a_section_is_one_slide_with_one_thing_to_see_and_few_words(path):
         assert str(seen).count("<figure") <= 1 and "Solution" not in str(seen)
         assert not re.search(r"\b(?:folded|below)\b|\.ipynb|<details", text.source), text.source
         assert len(text.source.split()) < 130 and str(seen).count("fragment") <= 2
+        lines = [c.source.count("\n") for c in seen if "<figure" not in str(c.outputs)]
+        assert max(lines, default=0) < 4 or "..." in str(seen)  # an exercise's own
     boxes = [i for i, slide in enumerate(slides) if 'class="mha-guess' in str(slide)]
     assert len(boxes) == asked and all(titles[i] == titles[i + 1] for i in boxes)
 

@@ -40,6 +40,20 @@ def test_numbers_read_alike_in_python_and_in_the_browser():
     assert node(script, values=values) == [[panels.number(v), panels.number(v, 2)] for v in values]
 
 
+def test_tones_rise_with_the_numbers_and_what_is_blocked_is_a_low_click():
+    script = """const made = [], nothing = () => {}, gain = { setValueAtTime: nothing,
+      exponentialRampToValueAtTime: nothing };
+    const tone = () => ({ frequency: {}, connect: (x) => x, start: nothing, stop: nothing });
+    globalThis.AudioContext = class {
+      currentTime = 0; close() {} createGain() { return { gain, connect: nothing }; }
+      createOscillator() { return made[made.push(tone()) - 1]; }
+    };
+    scripts.play(given.shares);
+    return made.map(({ frequency, type }) => [frequency.value, type]);"""
+    tones = node(script, shares=[0, 0.5, 1, None])
+    assert tones == [[220, "sine"], [440, "sine"], [880, "sine"], [80, "square"]]
+
+
 def test_the_browser_attends_as_python_does():
     """1,000 numbers for each of Q, K and V, drawn at random, with a mask and without."""
     cases, expected = [], []
