@@ -267,6 +267,8 @@ def test_labels_of_a_low_axis_keep_apart_and_each_tick_has_its_line(high, labels
 def test_a_logarithmic_axis_begins_below_its_points_and_ends_above():
     low, high = axes.limits_of(None, np.array([3.0, 11.0]), log=True, zero=False)
     assert 0 < low < 3 / 1.2 and high > 11 * 1.2
+    low, high = Curve([0.3], {"a": [1]}, log_x=True).x_limits
+    assert 0 < low < 0.3 < high
 
 
 def test_no_bar_goes_without_its_number():
@@ -329,6 +331,8 @@ def test_names_of_lines_stand_above_the_numbers_of_the_axis_below():
     texts = {m.text: m.y for m in layout.draw(Scene(panel)).marks if isinstance(m, Text)}
     names = [texts[f"line {i}"] for i in range(4)]
     assert max(names) <= texts["0"] and min(np.diff(sorted(names))) >= 15
+    lines = texts_of(Curve([1, 2], {"low": [1, 2], "high": [1, 9], "middle": [1, 3]}))
+    assert lines["high"].y < lines["middle"].y < lines["low"].y
 
 
 def test_panels_in_columns_begin_at_one_place_and_their_rows_are_of_one_height():
@@ -361,8 +365,10 @@ def test_the_reference_is_drawn_over_the_bars():
 
 
 def test_labels_stand_upright_where_there_is_room():
+    numbers = [f"{n}" for n in range(60)]  # too wide for their columns; some are left out
     bars = Bars([1, 2], ["quite a long label", "another long one"])
-    assert not any(m.turned for m in layout.draw(Scene(bars)).marks if isinstance(m, Text))
+    for panel in (bars, Heatmap(np.eye(60), columns=numbers, row_name="")):
+        assert not any(m.turned for m in layout.draw(Scene(panel)).marks if isinstance(m, Text))
 
 
 def test_a_picture_shrinks_to_the_height_that_it_is_given():
@@ -409,6 +415,8 @@ def test_labels_stand_at_their_rows_and_columns():
     [cells], texts = marks_of(Cells, tiles), texts_of(tiles)
     for r, label in enumerate("abc"):
         assert cells.at(r, 0)[1] < texts[label].y < cells.at(r, 0)[1] + cells.height
+    [tall] = marks_of(Cells, Tiles([["1", "2"]] * 24))
+    assert tall.height < cells.height
     words = Words(Heatmap(np.eye(2), ["a", "b"], ["v", "w"], row_name="from", column_name="into"))
     texts = texts_of(words)
     for left, right in (("from", "into"), ("a", "v"), ("b", "w")):
