@@ -155,6 +155,7 @@ def test_a_break_of_the_class_changes_its_ribbons_and_the_sentence_it_finds(
 
 def test_a_picture_is_saved_as_it_is_seen(offered, tmp_path):
     saved = {}
+    view(offered, EXPLORER, "v.scene.alt += ' <&'")  # as a sentence of one's own may hold
     for kind in ("PNG", "SVG"):
         offered.locator(f"{EXPLORER} .mha-save summary").click()
         with offered.expect_download() as download:

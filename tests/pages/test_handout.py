@@ -273,6 +273,7 @@ def test_worksheets_ask_for_what_can_be_computed_and_their_key_has_it(tmp_path):
         np.testing.assert_allclose(
             x["14"]["at temperature 1/2"], halved / halved.sum(), atol=0.0051
         )
+    assert len({str([*worksheets.sheets(seed)][1].tables) for seed in range(4)}) == 4
     worksheets.main(["--out", str(tmp_path), "--seed", "3"])
     sheet, key = (
         BeautifulSoup((tmp_path / f"{name}.html").read_text("utf-8"), "html.parser")
