@@ -120,6 +120,14 @@ def test_a_slider_at_its_end_stays_there_until_it_is_moved_away():
     assert node(script, moves=moves) == expected
 
 
+def test_marks_of_a_kind_move_only_where_there_are_as_many_as_before():
+    before, after = ["text", "dot", "dot", "path"], ["dot", "text", "dot", "path", "path"]
+    script = """const made = (kinds) => kinds.map((kind, i) => ({ kind, i }));
+    const [before, after] = given.marks.map(made);
+    return scripts.origins(before, after).map((from) => from?.i ?? null);"""
+    assert node(script, marks=[before, after]) == [1, 0, 2, None, None]
+
+
 def test_each_script_imports_what_there_is_and_the_whole_is_one_module():
     files = [path.as_uri() for path in sorted(Path(live.__file__).parent.glob("*.js"))]
     script = """const parts = await Promise.all(given.files.map((file) => import(file)));

@@ -197,6 +197,7 @@ def test_questions_are_of_what_was_met_and_in_the_open_thread(sitting):
             assert len(found) == (from_memory.MOST if books else 0)
             assert {q.notebook for q in found} <= books
             assert all((q.notebook, q.at) in asked.open_headings() for q in found)
+            assert [q.level for q in found] == sorted(q.level for q in found)  # all are new
     assert ("01", "Temperature") not in asked.open_headings()
     assert {book for book, _ in asked.open_headings()} == {p.stem[:2] for p in notebooks.paths()}
 
@@ -216,7 +217,7 @@ def test_a_question_is_judged_and_one_answered_wrongly_comes_back(sitting, name,
     assert ("1 of 3 points." in str(said)) == (question.kind == "say")
     if question.kind == "choose":
         assert question.choices[mistake].says in str(said)
-    assert PRACTICE.answer(name).passed is None
+    assert PRACTICE.answer(name).passed is PRACTICE.answer(name, True).passed is None
     day = MONDAY + timedelta(1)
     sitting(day)
     book = {question.notebook}
