@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -40,7 +40,7 @@ OURS = {"CLAIMS.md", "WORDS.md", "LICENSE", "Thumbs.db", "desktop.ini"}  # nobod
 NO_NOTEBOOK = "not a notebook: hand in the .ipynb"
 CHECKPOINTS = ".ipynb_checkpoints"  # where Jupyter puts a copy of what it saves
 ONLY_A_COPY = "only Jupyter's own copy of it is there, not read: hand in the notebook itself"
-NOT_LISTED = "nobody on the roster is called so: the points reach none of its lines"
+NOT_LISTED = "the roster does not say whose it is: the points reach none of its lines"
 NAMED_IN = ("learner", "name", "student", "full name", "first name")  # heads of a name's column
 SURNAME = ("surname", "last name")
 # At the start, or else the last such number: 03_splitting_into_heads (1).ipynb
@@ -97,7 +97,8 @@ class Roster:
             joined = {"".join(some) for some in turned and [words, *turned]}
             found[name] = [text for c in (name, *cells) if (text := _plain(c))]
             found[name] += [*other, *joined]
-        return found
+        often = Counter(text for texts in found.values() for text in {*texts})  # a group's number
+        return {name: [t for t in texts if often[t] == 1] for name, texts in found.items()}
 
 
 def shown(text: str) -> str:
@@ -314,7 +315,7 @@ def read_roster(path: Path) -> Roster:
     lines = [[shown(cell.strip()) if cell.strip() else "" for cell in cells] for cells in lines]
     heads = [cell.casefold() for cell in lines[0]] if lines else []
     columns = [i for i, head in enumerate(heads) if head in NAMED_IN][:1]
-    roster, twice = Roster(lines.pop(0)) if columns else Roster(), set[str]()
+    roster, people = Roster(lines.pop(0)) if columns else Roster(), list[tuple[str, list[str]]]()
     if [heads[i] for i in columns] == ["first name"]:
         columns += [i for i, head in enumerate(heads) if head in SURNAME]
     for line in lines:
@@ -322,13 +323,15 @@ def read_roster(path: Path) -> Roster:
         if name.casefold() == "points possible":
             roster.most = line
         elif name and name != "Student, Test":  # Canvas has one
-            twice |= {name} & {*roster.cells}
-            roster.cells[name] = line
-    if not roster.cells:
+            people.append((name, line))
+    if not people:
         raise SystemExit(f"The roster {path} names nobody: one learner a line is expected.")
-    if twice:
-        who = ", ".join(sorted(twice))
-        raise SystemExit(f"The roster {path} has more than one {who}: add what tells them apart.")
+    for name, line in people:
+        others = [cells for who, cells in people if who == name and cells is not line]
+        alone = [c for i, c in enumerate(line) if c and all(c not in o[i : i + 1] for o in others)]
+        if others and not alone:
+            raise SystemExit(f"The roster {path} has {name} twice, in lines that are alike.")
+        roster.cells[f"{name} ({alone[0]})" if others else name] = line
     widest = max(map(len, roster.cells.values()))
     roster.head += [f"column {i}" for i in range(len(roster.head) + 1, widest + 1)]
     return roster

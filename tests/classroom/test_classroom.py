@@ -164,6 +164,15 @@ Bob Ray: 03/03_splitting_into_heads
 Cem Ay: head/06_multi_head_attention
 Zoe Ott: 04/10_where_is_order
 
+utf-8 | First name;Last name;Group;ID | Anna;Ek;7a;s1 | Anna;Ek;7a;s2 | Anna;Ng;7a;s3 | Bo;Ek;7a;s3
+Anna Ek (s1): s1/03_splitting
+Anna Ek (s2): Anna Ek_s2/03_splitting; s2_04_masking
+Anna Ng: Anna Ng/03_splitting; nganna_04_masking
+Bo Ek: Bo Ek 7a/03_splitting
+Anna Ek: Anna Ek_77_assignsubmission_file/03_splitting
+7a: 7a/03_splitting
+s3: s3/03_splitting
+
 cp1252 | Ada Lovelace | Ray, Bob | J\u00fcrgen
 Ada Lovelace: lovelaceada_12345_67890_03_splitting; lovelaceada_LATE_12345_67891_04_masking-1
 Ray:

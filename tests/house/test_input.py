@@ -34,7 +34,7 @@ CASES = [
 ]
 FILES = {
     "nobody.csv": "name\n",
-    "twice.csv": "Anna Berg,ab1\nAnna Berg,ab2\n",
+    "twice.csv": "Anna Berg,ab1\nAnna Berg,ab1\n",
     "wrong.toml": "no toml",
     "noted.toml": "[12]\na = 3\n",
     "short.toml": '[12.mine]\nasks = "Why?"\n',
