@@ -73,6 +73,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
             grade(rows, options.out, limits, options.jobs)
         except KeyboardInterrupt:
             print("Interrupted. What has been run is kept: the same command goes on from here.")
+            test = []
     pages.save(rows, options.out, roster)
     print(pages.words(rows))
     print(f"\nSaved in {options.out}: index.html, learners/, six tables for a spreadsheet (CSV)")

@@ -55,7 +55,8 @@ def answers(rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float]) 
     for row in (row for row in rows if row.submissions):
         texts = [below(submission.texts, test) for submission in row.submissions]
         asked = "\n".join(text for submission in row.submissions for text in submission.texts)
-        if 2 * sum(part.asks in asked for part in test) < len(test):
+        heads = [part.cell(n).removesuffix(part.listed).rstrip() for n, part in enumerate(test, 1)]
+        if 2 * sum(head in asked for head in heads) < len(test):
             continue  # another test, or a file that cannot be read: no 0 without a look
         for n, part in enumerate(test, 1):
             text = max((some[n - 1] for some in texts), key=len, default="")
@@ -64,6 +65,8 @@ def answers(rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float]) 
                 best = row.best(part.name)
                 text = best.code.get(part.name, "") if best else ""
                 by_check, says = _judged(row, part), best.words.get(part.name, "") if best else ""
+            if not by_check and heads[n - 1] not in asked:
+                by_check = None
             known = typed.get(_key(n, row.learner.name, text))
             made.append(Answer(n, row.learner.name, text, by_check, says, known))
     return sorted(made, key=lambda answer: answer.question)
@@ -117,9 +120,11 @@ def save(
     if typed.keys() - {_key(*answer[:3]) for answer in found}:
         kept = (out / FILE).rename(free_path(out / FILE))
         todo.append(f"Points that were typed for answers which are not there now: {kept}")
-    marked = {answer.learner for answer in found}
+    unasked = {answer.learner for answer in found if not answer.text and answer.by_check is None}
+    marked = {answer.learner for answer in found} - unasked
     if left_out := [r.learner.name for r in rows if r.submissions and r.learner.name not in marked]:
-        todo.append(f"Another test, or not readable, so no points: {'; '.join(left_out)}")
+        why = "Another test, not all of its questions, or not readable"
+        todo.append(f"{why}; no points there, look: {'; '.join(left_out)}")
     lines = [
         [*a[:3], test[a.question - 1].points, number(a.by_check), number(a.typed)] for a in found
     ]

@@ -1215,13 +1215,16 @@ def test_an_interrupted_run_keeps_what_there_is_and_goes_on(tmp_path, monkeypatc
         return Submission(hand_in.file, "03", states={"split_heads": DONE})
 
     monkeypatch.setattr(grading, "one", one)
-    command = [str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    part = final_test.Part(5, "Split.", "k", "split_heads", "def split_heads(x, n_heads):\n    ...")
+    key = write(tmp_path / "key" / final_test.KEY, raw=json.dumps([part._asdict()]).encode()).parent
+    command = [str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--test", str(key)]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     try:
         classroom.main(command)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert "goes on from here" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "goes on from here" in said and "no points" not in said  # of who was not judged yet
     rows = classroom.main(command)
     assert ran == ["ada", "bob", "bob", "eve"]
     assert [row.state("split_heads") for row in rows] == [DONE] * 3

@@ -3,7 +3,10 @@
 import inspect
 import os
 import re
+import shlex
+from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 
 import nbformat
 import pytest
@@ -53,7 +56,14 @@ def test_without_a_seed_each_test_is_another_and_the_teacher_is_told(tmp_path, c
     assert first != second and read(again).cells == read(tmp_path / "final_test").cells
 
 
-def test_a_teacher_adds_questions(tmp_path):
+def test_two_tests_share_half_of_what_they_ask():
+    drawn = (final_test.chosen(final_test.books("01-06"), seed) for seed in range(20))
+    asked = [{part.asks for part in final_test.parts(*some)} for some in drawn]
+    shared = [len(one & other) for one, other in combinations(asked, 2)]
+    assert 5 < fmean(shared) < 7 and {*map(len, asked)} == {12}
+
+
+def test_a_teacher_adds_questions(tmp_path, capsys):
     own = tmp_path / "mine.toml"
     said = 'at = "x"\nlevel = 1\nasks = "Why?"\nanswer = "So."\nmust = ["so"]'
     own.write_text(f"[12.mine]\n{said}\n")

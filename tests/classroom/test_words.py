@@ -35,19 +35,22 @@ def test_an_answer_is_what_stands_below_its_question_or_beside_it():
 
 
 def rows(**said):
-    made = {who: Submission("x.ipynb", texts=[TEST[1].cell(2), text, TEST[2].cell(3), "2"])
-            for who, text in said.items()}  # fmt: skip
+    one, two, three = (part.cell(n) for n, part in enumerate(TEST, 1))
+    made = {who: Submission("x", texts=[one, two, text, three, "2"]) for who, text in said.items()}
     return [Row(Learner(who), [one], (NAME,)) for who, one in made.items()]
 
 
 def test_what_is_another_test_or_unreadable_gets_no_points_and_is_named(tmp_path):
-    made = rows(ada="so", bob="x", eve="y")
+    made = rows(ada="", bob="x", cid="", dan="", eve="y")
     made[1].submissions[0].texts[:] = ["## 1 · 2 points\n\nOf another test?", "x"]
-    made[2].submissions[0].texts.clear()
+    made[2].submissions[0].texts[0] = "## 1 · 5 points\n\nAnother?"  # tests share questions
+    made[3].submissions[0].texts[:] = [TEST[1].cell(1), TEST[2].cell(2), TEST[0].cell(3)]
+    made[4].submissions[0].texts.clear()
     said = words.save(made, TEST, {}, tmp_path, files.Roster())
-    assert "so no points: bob; eve" in said
-    whole = {line["learner"]: line["question 1"] for line in table(tmp_path / "points.csv")}
-    assert whole == {"ada": "0", "bob": "", "eve": ""}
+    assert said.endswith("no points there, look: bob; cid; dan; eve")
+    whole = [[*line.values()][:3] for line in table(tmp_path / "points.csv")]
+    unseen = [[who, "", ""] for who in ("bob", "dan", "eve")]
+    assert sorted(whole) == [["ada", "0", "0"], unseen[0], ["cid", "", "0"], *unseen[1:]]
 
 
 @pytest.mark.parametrize(
