@@ -16,6 +16,7 @@ import json
 import random
 import re
 import secrets
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -101,6 +102,9 @@ def chosen(
     exercises = [draw.choice(variants) for variants in some]
     try:
         banks = [[*bank(path).values()] for path in (own, EXAM) if path]
+        for question in banks[0]:
+            if question.notebook not in BOOKS or (question.kind == "say" and not question.must):
+                raise ValueError(f"{question.name} needs a notebook's number, and `must`.")
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"--bank takes a file like {EXAM}; {own}: {error}") from error
     dealt = list[Question]()
@@ -189,7 +193,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seed = options.seed or str(secrets.randbelow(10**9))
     if not re.fullmatch(r"\d{1,9}", seed):
         raise ValueError(f"--seed takes a whole number from 0 on; got {say(seed)}.")
-    folder, key = write(books(options.notebooks), int(seed), options.out, options.bank)
+    numbers = books(options.notebooks)
+    folder, key = write(numbers, int(seed), options.out, options.bank)
     print(f"Written: {folder}, to hand out: the test as a notebook, and on paper (.html).")
     print(f"For you alone: {key}, and the seed, {seed}, from which it can be made again.")
-    print(f"What is handed in: mha-lesson classroom FOLDER --test {key}")
+    if options.bank:
+        yours = [question.notebook in numbers for question in bank(options.bank).values()]
+        print(f"Asked of your {len(yours)} questions: {min(sum(yours), MOST_QUESTIONS)}.")
+    print(f"What is handed in: mha-lesson classroom FOLDER --test {shlex.quote(str(key))}")

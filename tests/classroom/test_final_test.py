@@ -69,11 +69,13 @@ def test_a_teacher_adds_questions(tmp_path, capsys):
     own.write_text(f"[12.mine]\n{said}\n")
     for seed in range(9):  # each time, though there are enough others
         assert "12.mine" in {q.name for q in final_test.chosen(["01", "12"], seed, own)[1]}
-    for wrong in ('[12.mine]\nasks = "Why?"\n', "no toml", "[12]\na = 3\n"):
-        own.with_name("wrong.toml").write_text(wrong)
-        with pytest.raises(ValueError, match="--bank takes a file like"):
-            final_test.chosen(["12"], 0, own.with_name("wrong.toml"))
-        bank.cache_clear()
+    bank.cache_clear()
+    both, out = f"[12.mine]\n{said}\n[03.mine]\n{said}\n", tmp_path / "a class"
+    own.write_text(both)
+    final_test.main(["--notebooks", "12", "--bank", str(own), "--out", str(out)])
+    told = capsys.readouterr().out
+    assert "Asked of your 2 questions: 1." in told
+    assert Path(shlex.split(told.splitlines()[-1])[-1]) == out / "final_test_key"
 
 
 @pytest.mark.long

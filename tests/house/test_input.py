@@ -21,7 +21,7 @@ classroom --test | nowhere; .
 classroom --roster | nowhere.csv; nobody.csv; twice.csv
 test --notebooks | 6-1; 01-99; 0-9999999999; six; 01-; 01-03-05
 test --seed | -1; 1e3; 1.5; seven
-test --bank | nowhere.toml; wrong.toml; noted.toml; short.toml
+test --bank | nowhere.toml; wrong.toml; noted.toml; short.toml; astray.toml; free.toml
 worksheets --seed | x; 1.5; 1-3
 export | nowhere.ipynb; wrong.toml
 weights | reader
@@ -32,12 +32,15 @@ CASES = [
     for command, some in (line.split(" | ") for line in TABLE.strip().splitlines())
     for wrong in some.split("; ")
 ]
+MINE = "at = 'x'\nlevel = 1\nasks = 'Why?'\nanswer = 'So.'\n"
 FILES = {
     "nobody.csv": "name\n",
     "twice.csv": "Anna Berg,ab1\nAnna Berg,ab1\n",
     "wrong.toml": "no toml",
     "noted.toml": "[12]\na = 3\n",
     "short.toml": '[12.mine]\nasks = "Why?"\n',
+    "astray.toml": f"[99.mine]\n{MINE}must = ['so']\n",  # in no notebook
+    "free.toml": f"[12.mine]\n{MINE}",  # for no points
     "in/ada/03_x.ipynb": "{}",
 }
 
