@@ -48,6 +48,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     if not options.folder.is_dir():
         unpack = ": unpack it first" if options.folder.is_file() else ""
         raise SystemExit(f"{options.folder} is not a folder{unpack}.")
+    if options.out.is_file() or options.out.resolve() == options.folder.resolve():
+        raise SystemExit(f"--out takes a folder of its own for the report; got {options.out}.")
     if options.test and options.assigned:
         raise SystemExit("--test says what is assigned: leave --assigned out.")
     test = read_key(options.test) if options.test else []

@@ -19,6 +19,7 @@ classroom --disk | -5; 1,5
 classroom --jobs | 0; 1.5; two
 classroom --test | nowhere; .
 classroom --roster | nowhere.csv; nobody.csv; twice.csv
+classroom --out | in; in/ada/03_x.ipynb
 test --notebooks | 6-1; 01-99; 0-9999999999; six; 01-; 01-03-05
 test --seed | -1; 1e3; 1.5; seven
 test --bank | nowhere.toml; wrong.toml; noted.toml; short.toml; astray.toml; free.toml
