@@ -161,6 +161,8 @@ def main() -> None:
         name = path.name if make is for_learners else f"{path.stem}{ending}"
         save(f"{inside}/{name}", make(path))
     shutil.copy(notebooks.FOLDER.parent / "LICENSE", BUILD / folder)  # it goes with what is given
+    if make is for_learners and "--no-solutions" not in words:
+        print("With solutions: --no-solutions leaves them out.")
     if make is for_learners:  # progress is kept here; empty, it conflicts with no update
         (BUILD / folder / RECORD).write_text("{}\n")
 

@@ -129,6 +129,7 @@ def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     [end] = [h for h in soup.find_all("h2") if h.text.startswith("Solutions")]
     assert len(folds) == len(notebooks.solutions(notebooks.read(path))) > 0
     assert all(end in fold.find_all_previous("h2") for fold in folds)
+    assert f"#{end['id']} {{ break-before: page; }}" in page  # the last sheets can be kept back
     headings = [fold.find_previous(["h2", "h3"]).text for fold in folds]
     assert all(heading.startswith("Exercise") for heading in headings)
     names = [part["id"] for part in soup.find_all(id=True)]
@@ -190,7 +191,9 @@ def test_what_lies_there_from_before_is_made_anew(tmp_path, monkeypatch, capsys)
     made = [*(tmp_path / "build/learners").glob("*.ipynb")]
     assert {path.name[:2] for path in made} == {"02", "03"}
     assert not any("<summary>Solution" in path.read_text("utf-8") for path in made)
-    assert "From before, and made anew, too: 02." in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "From before, and made anew, too: 02." in told
+    assert told.count("With solutions: --no-solutions leaves them out.") == 1
 
 
 REFUSED = "learners --nosolutions; print --no-solutions; otter 77; learners x; lessons 3; all; "
