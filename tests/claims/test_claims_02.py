@@ -19,19 +19,14 @@ def own(scores):
     return int((scores.argmax(dim=-1) == torch.arange(len(scores))).sum())
 
 
-def test_a_token_looks_at_itself_without_projections_and_hardly_with_them():
-    creek = text.sentence()
-    X = creek.hidden
-    assert own(X @ X.T) == 17
-    share = sum(own(head) for head in creek.weights) / (12 * 17)
-    assert 0.06 < share < 0.08
-    longer = X.clone()
-    longer[creek.tokens.index("dog")] *= 4
+def test_without_projections_a_vector_four_times_as_long_is_preferred():
+    longer = text.sentence().hidden.clone()
+    longer[text.sentence().tokens.index("dog")] *= 4
     assert own(longer @ longer.T) == 12
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_two_matrices_end_it_without_training_and_one_does_not(seed):
+def test_two_matrices_end_it_without_training_and_one_only_in_narrow_heads(seed):
     X = text.sentence().hidden
 
     def share(W_q, W_k):
@@ -41,6 +36,7 @@ def test_two_matrices_end_it_without_training_and_one_does_not(seed):
     W_q, W_k = rows(seed, 384, 384), rows(seed + 1, 384, 384)
     assert share(W_q, W_k) < 0.13  # one of 17 by chance
     assert share(W_q, W_q) > 0.95 and share(W_k, W_k) > 0.95
+    assert share(W_q[:48], W_q[:48]) < 0.5, "in heads of 4 numbers"
 
 
 def test_no_row_of_shares_holds_what_three_heads_take():
@@ -70,7 +66,5 @@ def test_heads_share_directions_more_than_chance(seed):
     dealt = largest_cosines(text.sentence().w_q[order].split(32))
     assert sum(learned) > 1.1 * sum(dealt) and max(learned) > max(dealt) + 0.1
     assert max(learned) < 0.99  # and yet no direction is shared outright
-    first = text.sentence().w_q[:32]
-    assert min(largest_cosines([first, first])) > 0.999  # nothing in the cut forbids it
     apart = largest_cosines(torch.eye(384).split(32))  # what right angles would look like
     assert max(apart) < 1e-6
