@@ -19,7 +19,7 @@ export function colours(el) {
   }
   const dark = luminance(page) < 0.18;
   const of = { page, dark, text: dark ? "#E4E4E4" : "#2B2B2B", faint: dark ? "#E4E4E440" : "#2B2B2B33",
-           hatch: dark ? "#E4E4E466" : "#2B2B2B66", focus: dark ? "#6FB1F5" : "#1565B8" };
+           hatch: dark ? "#E4E4E466" : "#2B2B2B88", focus: dark ? "#6FB1F5" : "#1565B8" };
   return matchMedia("(prefers-contrast: more)").matches ? { ...of, faint: `${of.text}B3`, hatch: `${of.text}CC` } : of;
 }
 

@@ -55,9 +55,11 @@ def test_words_around_a_picture(page, theme):
     assert contrast(text, page) >= 4.5  # and the label at the pointer, which is the same turned
     assert contrast(focus, page) >= 3
     thin = re.findall(r"\$\{of\.text\}(\w\w)`", live.SCRIPT)  # for who asks for more contrast
-    for share in [int(share, 16) / 255 for share in thin]:
-        mixed = (1 - share) * np.array(rgb(page)) + share * np.array(rgb(text))
-        assert contrast(tuple(mixed), page) >= 4.5
+    [hatch] = re.findall(r'hatch: dark \? "#\w{6}(\w\w)" : "#\w{6}(\w\w)"', live.SCRIPT)
+    for least, share in [(3, hatch[theme == "light"]), *((4.5, share) for share in thin)]:
+        over = int(share, 16) / 255
+        mixed = (1 - over) * np.array(rgb(page)) + over * np.array(rgb(text))
+        assert contrast(tuple(mixed), page) >= least
     assert len(thin) == 2
 
 
