@@ -65,11 +65,12 @@ def test_nothing_is_fetched_unasked_and_what_is_lost_can_be_asked_for_again(
     assert not asked
     away = lost.rename(lost.with_suffix(".away"))
     try:
-        offered.get_by_role("button", name=re.compile(r"Type your own: .* \d+ MB")).click()
+        offered.get_by_role("button", name=re.compile(r"Type your own: .* \d+ MB")).press("Enter")
         offered.get_by_role("status").filter(has_text="network").wait_for()
     finally:
         away.rename(lost)
-    offered.get_by_role("button", name="Try once more").click()
+    assert offered.evaluate("document.activeElement.textContent") == "Try once more"
+    offered.keyboard.press("Enter")
     offered.get_by_role("textbox", name="your own sentence").wait_for()
 
 

@@ -24,7 +24,9 @@ export class Typed {
     const status = make("span", { role: "status" }), bar = make("progress", { max: 1, value: 0, hidden: true });
     bar.setAttribute("aria-label", "the model is coming");
     const waits = async (work, again) => { // a button's work, which the network may break off
-      button.disabled = true;
+      if (button.ariaDisabled === "true") return false; // disabled by itself it would lose the focus
+      button.ariaDisabled = true;
+      status.textContent = "The model is coming.";
       bar.hidden = false;
       try {
         await work((share) => { bar.value = share; });
@@ -36,14 +38,18 @@ export class Typed {
         return false;
       } finally {
         bar.hidden = true;
-        button.disabled = false;
+        button.ariaDisabled = false;
       }
     };
     const get = async (asked) => {
       if (!(await waits((progress) => model.open(progress), "Try once more"))) return;
       button.textContent = `Get every word, ${megabytes(about.all - about.bytes)}: then no network is needed`;
       button.onclick = async () =>
-        { if (await waits((progress) => model.open(progress, model.parts), button.textContent)) button.remove(); };
+      {
+        if (!(await waits((progress) => model.open(progress, model.parts), button.textContent))) return;
+        if (button.matches(":focus")) explorer.place.firstChild.focus();
+        button.remove();
+      };
       this.field(explorer, status, button, asked);
     };
     button.onclick = () => get(true);
