@@ -154,12 +154,14 @@ def _sees(kind: dict[str, Any]) -> str:
 def _grid(pattern: str, letters: list[str], kinds: dict[str, Any]) -> Tiles:
     """Layer by layer, a dozen in a row."""
     cells = [*pattern, *[None] * (-len(pattern) % IN_ROW)]
-    rows = [cells[i : i + IN_ROW] for i in range(0, len(cells), IN_ROW)]
+    names = [one and f"layer {i}, {kinds[one]['name']}" for i, one in enumerate(cells)]
+    starts = range(0, len(cells), IN_ROW)
+    rows, says = ([some[i : i + IN_ROW] for i in starts] for some in (cells, names))
     return Tiles(
         rows,
         heads=[[-1 if cell is None else letters.index(cell) for cell in row] for row in rows],
-        says=[[None if cell is None else kinds[cell]["name"] for cell in row] for row in rows],
-        rows=[f"{i}" for i in range(0, len(cells), IN_ROW)],
+        says=says,
+        rows=[f"{i}" for i in starts],
         row_name="layers from",
         title="layer by layer",
     )

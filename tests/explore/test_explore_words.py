@@ -78,7 +78,10 @@ def test_what_published_models_keep():
         kept = sum(models.numbers_kept(about["kinds"][one], T) for one in about["pattern"])
         assert kept == numbers, name
         size = number(2 * numbers)
-        assert f"{size[:-1]} {size[-1]}B of cache" in models.scene(name, T).caption
+        scene = models.scene(name, T)
+        assert f"{size[:-1]} {size[-1]}B of cache" in scene.caption
+        said = [cell for row in scene.flat()[1].says for cell in row if cell]
+        assert [cell.split(", ")[0] for cell in said] == [f"layer {i}" for i in range(len(said))]
     for kind in (k for about in models.published().values() for k in about["kinds"].values()):
         rows = kind["far"] or 1  # of which a new one comes at once
         for length in {T, *(rows * (min(kind["near"], T) // rows) + i * rows for i in (-1, 0, 1))}:
