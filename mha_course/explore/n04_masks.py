@@ -51,7 +51,7 @@ def scene(
         names = [f"{t}" if t < n else f"{t} pad" for t in range(T)]
         plain: dict[str, Any] = {"rows": names, "columns": range(T)}
         seen = plain | {"blocked": blocked[b], "numbers": False}
-        title = f"sequence {b}, {n} of {T} real"
+        title = f"scores of sequence {b}, {n} of {T} real"
         rows.append(
             [
                 Heatmap(shown[b], limits=SCALE, quantity="score", title=title, **seen),

@@ -65,8 +65,8 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
         range(N_SHOWN),
         limits=(-1.25, 1.25),  # no choice of heads goes further
         quantity="value",
-        column_name=f"first {N_SHOWN} dimensions",
-        title="what they write into “it”",
+        column_name="dimension",
+        title=f"first {N_SHOWN} numbers written into “it”",
         **plain,
     )
     across = f", ↑ where heads {one} and {other} differ" if h > 1 else ""

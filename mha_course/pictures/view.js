@@ -17,8 +17,6 @@ const LEAST = 0.86; // of its width: a phone of 320 pixels has a picture whole, 
 const NEAR = 5; // pixels beside a dot or a bar that still choose it: a finger needs 24
 let views = 0;
 
-// ---- one view ---------------------------------------------------------------------------------------
-
 export class View {
   // `choose(key, position)` moves a control, where a panel stands for one of its positions.
   constructor(el, theme, choose = () => {}) {
@@ -116,7 +114,7 @@ export class View {
       once = (title) => titles.indexOf(title) === titles.lastIndexOf(title);
     titles.forEach((title, i) =>
       { if (title && !once(title)) this.fields[i].within = titles.slice(0, i)
-        .findLast((other) => other && once(other)); });
+        .findLast((other) => other && once(other))?.replace(/^scores of /, ""); });
     if (this.pinned && this.fields[i]?.names(...kept) !== named) { // another pair now: nobody has kept that
       if (String(this.cursor) === String(this.pinned)) this.cursor = null;
       this.pinned = null;

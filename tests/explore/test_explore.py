@@ -324,7 +324,7 @@ class TestMasks:
         n_blocked = 0
         for b, (scores, mask, weights) in enumerate(scene.panels):
             real = state[f"length_{b}"]
-            assert scores.title.endswith(f", {real} of {T} real")
+            assert scores.title == f"scores of sequence {b}, {real} of {T} real"
             labels = tuple(f"{t}" if t < real else f"{t} pad" for t in range(T))
             assert scores.rows == mask.rows == weights.rows == labels
             blocked = (j >= state[f"length_{b}"]) | (state["causal"] & (j > i))
@@ -370,6 +370,7 @@ class TestHeadWrites:
                 whole = mha(creek.hidden) - creek.b_o
             it = creek.tokens.index("it")
             lengths, numbers, walk = head_writes.scene(h).flat()
+            assert [lengths.column_name, numbers.column_name] == ["token", "dimension"]
             assert lengths.columns == creek.labels
             np.testing.assert_allclose(lengths.values[-1], whole.norm(dim=-1), rtol=1e-4)
             np.testing.assert_allclose(numbers.values[-1], whole[it, :24], atol=FOUR)
