@@ -38,23 +38,23 @@ const spans = (names) => {
   }
   return runs.map((run) => (run.length > 2 ? `${run[0]} to ${run.at(-1)}` : run.join(", "))).join(", ");
 };
+// A name and what it has: two numbers beside each other would be heard as one.
+const valued = (name, text) => [name, text].filter(Boolean).join(/\d$/.test(name) ? ": " : " ");
 // The three largest of [name, value, text]; where some are below zero, the lowest, too.
 export const largest = (list) => {
-  const told = (some) => some.map(([name, , text]) => `${name} ${text}`).join(", ");
+  const told = (some) => some.map(([name, , text]) => valued(name, text)).join(", ");
   const sorted = list.sort((a, b) => b[1] - a[1]), low = sorted.slice(3).at(-1);
   return `${list.length > 3 ? "largest " : ""}${told(sorted.slice(0, 3))}`
     + `${low?.[1] < 0 ? `; lowest ${told([low])}` : ""}`;
 };
-// Arrows in a sentence, as they are heard; after a map's size come its axes, which may be others than query → key.
+// Arrows and marks as they are heard; after a map's size come its axes, which may be others than query → key.
 export const heard = (text) => text.split(/(?<= of )(?=\d+ × \d+, )/).map((part) => {
   const [, row = "query", column = "key"] = part.match(/^\d+ × \d+, (.*?) → (.*?)[;.]/) ?? [], other = row !== "query";
   return part.replace(`${row} → ${column}`, other ? `rows: ${row}, columns: ${column}` : "queries by keys")
     .replace(/(\S+) → ([^\s,.:;]+|\S)/g, other ? "$1, $2" : "query “$1”, key “$2”");
-}).join("");
+}).join("").replace(/“([.,;:?!'])”/g, (_, mark) => MARKS[mark]);
 // Where and what: "k2 = .5", "measured at T = 4: 3".
 const parted = (says) => says.match(/^(.*)(?: = |: )(.*)$/s)?.slice(1) ?? ["", says];
-
-// ---- areas: what can be pointed at ------------------------------------------------------------------
 
 // A grid of cells: where each lies (`box`), which one is `hit`, and what it says. `m` is its mark; `pair(r, c)`, where
 // it shows pairs of words, is the row and the column of such a map that a cell stands for.
@@ -96,7 +96,7 @@ export class Area {
   // What cells [name, row, column, full name] come to, where that is less than all of them.
   gist() { return ""; }
   inWords(cells) { return (cells[0][0] && this.gist(cells))
-    || cells.map(([name, r, c]) => [name, this.cell(r, c)].filter(Boolean).join(" ")).join(", "); }
+    || cells.map(([name, r, c]) => valued(name, this.cell(r, c))).join(", "); }
   across(r) { return range(this.columns).map((c) => [this.told.columns[c] ?? "", r, c, this.column(c)]); }
   down(c) { return range(this.rows).map((r) => [this.told.rows[r] ?? "", r, c, this.row(r)]); }
   table(text = "cell") {
@@ -261,7 +261,7 @@ class Ribbons extends Area {
   }
   strongest(r, c, others) {
     return this.links.filter((link) => link[c] === r).slice(-4).reverse()
-      .map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ") || "nothing much";
+      .map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ") || "no ribbon here";
   }
   spoken(r, c) {
     const { rows, columns } = this.told;

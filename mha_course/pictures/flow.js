@@ -81,8 +81,6 @@ export class Flow {
   // New blocks fade in.
   alpha(field) { return this.fresh.includes(this.names.get(field)) ? this.view.way : 1; }
 
-  // ---- numbers that the reader moves ----
-
   again() {
     const { flow, fields } = this, { head, d_k } = flow, blocked = fields.masked?.blocked;
     if (!fields.v) return;
@@ -141,7 +139,7 @@ export class Flow {
   key(e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return false; // the browser's own
     const by = { "+": 1, "=": 1, "-": -1, "−": -1 }[e.key], cell = this.view.cursor;
-    if (e.key === "Enter" && cell) { this.keep(cell); return true; }
+    if (e.key === "Enter" && cell) { this.follows = this.keep(cell) ? ["kept"] : []; return true; }
     if (!by || !this.movable(cell)) return false;
     this.change(cell, this.value(cell) + by * this.step(cell));
     return true;
@@ -153,9 +151,8 @@ export class Flow {
     if (PAIRS.includes(name)) this.pick = [r, c];
     else if (name !== "k") [this.pick[0], this.column[name]] = [r, c];
     this.view.draw();
+    return name !== "k";
   }
-
-  // ---- what is looked at ----
 
   // [name, row, column] of the cell under the pointer, or else of the pair that was kept, in the last step.
   now() {

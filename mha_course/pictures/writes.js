@@ -1,6 +1,7 @@
 // A prompt, what its last word takes from the others, and what the model says next without it: what
 // mha_course.pictures.writes sends is drawn as words, ribbons and bars of the page itself.
 
+import { heard } from "./areas.js";
 import { colours } from "./colours.js";
 import { sayIn } from "./controls.js";
 import { element, pressable, refill } from "./elements.js";
@@ -52,8 +53,6 @@ export class Writes {
     new ResizeObserver(() => { if (this.wide !== el.clientWidth) this.lay(); }).observe(el);
     document.fonts?.ready.then(() => this.lay());
   }
-
-  // ---- what is known ----
 
   // The scene that Python sent: another prompt, or another head of this one.
   filled(scene) {
@@ -199,7 +198,7 @@ export class Writes {
     if (kind === "words" && !story.pieces) {
       const T = words.length, weights = new Float32Array(N_LAYERS * H * T);
       this.open(Object.assign(story, { pieces: words, weights, come: 0, target: Math.max(0, T - 2) }));
-      this.stage.scrollIntoView({ block: "nearest" });
+      this.see();
     }
     if (kind === "ribbons" && story.come <= told.layer) {
       story.weights.set(told.weights, told.layer * H * story.pieces.length);
@@ -236,8 +235,6 @@ export class Writes {
     if (this.input) this.input.value = linked.text;
     this.render();
   }
-
-  // ---- what is seen ----
 
   sources() {
     const { story, mode, where: [layer, head] } = this;
@@ -316,8 +313,8 @@ export class Writes {
     this.words.querySelectorAll(".mha-word").forEach((word, k) => {
       const own = this.ribbons.filter((one) => one.k === k), [first] = own;
       word.ariaPressed = own.some(({ cut }) => this.isCut(cut));
-      word.ariaLabel = `“${this.named(k)}”, ${own.length === 1 ? `${wholePercent(first.w)} taken`
-        : `${own.length || "no"} ribbons`}`;
+      word.ariaLabel = heard(`“${this.named(k)}”, ${own.length === 1 ? `${wholePercent(first.w)} taken`
+        : `${own.length || "no"} ribbons`}`);
     });
   }
 
@@ -438,7 +435,7 @@ export class Writes {
         : next, back);
     } else put(`With ${n} cuts ${changed ? `it says “${glued(says)}”: ` : ""}${this.moved(now.p)}.`, back);
     const had = refill(this.steps, ...steps.map(([label, act], i) => pressable(label, act, { className: i
-      || label === "Put it back" ? "" : "mha-main" })));
+      || /^(Put it|Back to) /.test(label) ? "" : "mha-main" })));
     if (had && this.asks && !n) this.words.children[this.guide[2]].firstChild.focus({ preventScroll: true });
     const ribbons = mode === "golf" ? `Ten ribbons of “${bare(story.pieces.at(-1))}”, the last word, each in one ` +
       `layer and head.` : "", { late } = this, where = mode === "words"
@@ -461,8 +458,10 @@ export class Writes {
     const chose = refill(this.list, ...(mode === "golf" ? []
       : [pressable("Cut golf: today’s sentence", () => this.golf())]),
     ...(mode !== "golf" && story.typed && story.before ? [pressable("Cut golf: this sentence", () => this.survey())]
-      : []), ...(mode === "head" ? [pressable("cut this head", () => this.press([layer, head, null])),
-      pressable("cut this layer", () => this.press([layer, null, null]))] : []));
+      : []), ...(mode === "head" ? ["head", "layer"].map((one) => pressable(`cut this ${one}`, () => {
+        this.press([layer, one === "head" ? head : null, null]);
+        this.see();
+      })) : []));
     if (chose && mode === "golf") this.tee.firstChild.focus({ preventScroll: true });
     if (!this.filling) this.view.show({ ...this.given });
   }
@@ -487,8 +486,6 @@ export class Writes {
     const { prompts = [], story } = this, text = prompts[(prompts.indexOf(story.text) + 1) % prompts.length] ?? "";
     return text.length > 28 ? text.slice(0, text.lastIndexOf(" ", 28)) : text;
   }
-
-  // ---- what the reader does ----
 
   listen() {
     const place = (e) => { const box = this.stage.getBoundingClientRect(); return [e.clientX - box.left,
@@ -547,14 +544,18 @@ export class Writes {
     Object.assign(this, { mode: "head", cuts: [], swapped: false, guide: [layer, head, k] });
     ["layer", "head"].forEach((name, i) => this.view.choose(name, this.guide[i]));
     this.render();
+    this.see();
   }
+
+  // What was pressed below the picture shows there.
+  see() { this.stage.scrollIntoView({ block: "nearest" }); }
 
   choose(by) {
     const { prompts, story } = this, at = prompts.indexOf(story.text), to = (Math.max(0,
       at) + by + prompts.length) % prompts.length;
     if (at < 0 && prompts[to] === this.given.writes.text) this.open(this.given.writes);
     else this.view.choose("prompt", to);
-    this.stage.scrollIntoView({ block: "nearest" });
+    this.see();
   }
 
   // Another prompt each day.
@@ -562,7 +563,7 @@ export class Writes {
     this.mode = "golf";
     if (today(this.prompts.length) === this.prompts.indexOf(this.story.text)) this.open(this.story, "golf");
     else this.view.choose("prompt", today(this.prompts.length));
-    this.stage.scrollIntoView({ block: "nearest" });
+    this.see();
   }
 
   survey() { this.run(this.story.text, [], { survey: 0.05 }); }

@@ -29,7 +29,6 @@ HEARD = """
   window.setTimeout = (f, ms) => timeout(f, ms / 10);
   window.setInterval = (f, ms) => interval(f, ms / 10);
 """
-SIZES = [(320, 256), (640, 360), (1280, 720)]
 
 
 class Listener:
@@ -135,7 +134,8 @@ def test_golf_names_its_sentence_and_keeps_the_focus(listening):
     ribbons = Counter(k for _, _, k in story["tee"])
     for k, word in enumerate(page.locator(".mha-word").all()):
         alone = ribbons[k] == 1
-        assert alone or word.get_attribute("aria-label").endswith(f", {ribbons[k] or 'no'} ribbons")
+        name = word.get_attribute("aria-label")
+        assert (alone or name.endswith(f", {ribbons[k] or 'no'} ribbons")) and "“,”" not in name
     for cuts in (1, 2):
         page.keyboard.press("Tab")
         assert ear.press("Enter").startswith((f"{cuts} cut", "It says"))
@@ -143,6 +143,9 @@ def test_golf_names_its_sentence_and_keeps_the_focus(listening):
     ear.go_to(".mha-steps button:last-child")
     assert ear.press("Enter").startswith("Change the answer ")
     assert page.locator(".mha-steps button:focus").count() == 1
+    for below in ("canvas", ".mha-list button >> nth=1"):  # what is pressed below shows above
+        page.locator(below).click()
+        assert page.locator(".mha-flowing").evaluate("e => e.getBoundingClientRect().top") >= 0
 
 
 def test_what_a_switch_changes_beside_the_caption_is_heard(listening):
@@ -155,6 +158,7 @@ def test_what_a_switch_changes_beside_the_caption_is_heard(listening):
     assert said == ear.page.locator(".mha-strip p").text_content() != masked
     ear.go_to("canvas")
     assert ear.press("ArrowDown", "ArrowRight").endswith("the vector of 1st “the”, number 1: .26")
+    assert ear.press("Enter").endswith(": .26; kept") and "kept" not in ear.press("ArrowRight")
     assert "· full stop" in ear.press(*["PageDown"] * 4, "End", "ArrowLeft")
 
 
@@ -164,9 +168,9 @@ def test_a_short_row_is_read_whole(listening):
     ear = listening("by hand")
     ear.go_to("canvas")
     ear.press("ArrowDown")
-    assert ear.press("r") == "token 1: number 1 1, number 0 0"
-    assert ear.press("c") == "number 0: token 0 1, token 2 1, token 1 0"
-    assert ear.press("PageDown", "c") == "token 0: number 0 1, number 1 0"
+    assert ear.press("r") == "token 1: number 1: 1, number 0: 0"
+    assert ear.press("c") == "number 0: token 0: 1, token 2: 1, token 1: 0"
+    assert ear.press("PageDown", "c") == "token 0: number 0: 1, number 1: 0"
 
 
 @pytest.mark.long
@@ -174,6 +178,7 @@ def test_which_keys_are_blocked(listening):
     """04: a row of the weights, read with R."""
     ear = listening("masks")
     ear.go_to("canvas")
+    assert ear.press("p").startswith("scores of sequence 0, 6 of 6 real, panel 1")
     assert "panel 2 of 6" in ear.press("PageDown")
     assert "weights of sequence 0, 6 of 6 real, panel 3" in ear.press("PageDown")
     for row in range(4):
@@ -289,7 +294,7 @@ NOT_COVERED = """() => {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(320, 256), (640, 360), (1280, 720)])
 def test_what_has_the_focus_is_on_the_screen(listening, size):
     ear = listening("masks", viewport=dict(zip(("width", "height"), size, strict=True)))
     page = ear.page

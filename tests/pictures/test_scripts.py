@@ -75,14 +75,14 @@ def test_the_browser_attends_as_python_does():
 
 
 def test_what_is_heard_quotes_tokens_and_knows_the_sign_of_scores():
-    names, values = ["it", "creek", ".", "it"], [[-3.5, 2, 0.5, 1], [1, -1, 0, 0]]
+    names, values = ["it", "creek", ".", "it"], [[-3.5, 2, 0.5, 1], [0.02, -1, 0, 0]]
     script = """const { theme, mark } = given, shape = [mark.rows.length, mark.columns.length];
     const values = mark.values.flat(), { heard } = scripts;
-    const [map, ribbons] = ["heatmap", "ribbons"].map((kind) => scripts.areaOf({ ...mark, kind,
-      shape, values }, theme));
-    return [map.spoken(0, 1), map.spokenRow(0, 0), map.spokenColumn(0), ribbons.spokenRow(0, 0),
-      ribbons.spokenRow(1, 1), heard("strongest: to → to, .21; . → it"), heard("query → key"),
-      heard(given.alt)];"""
+    const [map, ribbons, steps] = ["heatmap", "ribbons", "heatmap"].map((kind, i) =>
+      scripts.areaOf({ ...mark, kind, shape, values, ...(i > 1 && { rows: ["0", "1"] }) }, theme));
+    return [map.spoken(0, 1), map.spokenRow(0, 0), map.spokenColumn(0), steps.spokenColumn(0),
+      ribbons.spokenRow(0, 0), ribbons.spokenRow(1, 0), ribbons.spokenRow(1, 1),
+      heard("strongest: to → to, .21; . → it"), heard("query → key"), heard(given.alt)];"""
     mark = {"rows": ["to", "it"], "columns": names, "values": values, "decimals": 2}
     mark |= {"row_name": "query", "column_name": "key"}
     alt = "heatmap of 2 × 3, written by → first 9 numbers; largest .5: sum → the. "
@@ -90,10 +90,12 @@ def test_what_is_heard_quotes_tokens_and_knows_the_sign_of_scores():
     assert node(script, theme=live.THEME, mark=mark, alt=alt) == [
         "query “to”, key “creek”: 2.00",
         "query “to”: largest “creek” 2.00, 2nd “it” 1.00, full stop .50; lowest 1st “it” −3.50",
-        "key 1st “it”: “it” 1.00, “to” −3.50",
+        "key 1st “it”: “it” .02, “to” −3.50",
+        "key 1st “it”: query 1: .02, query 0: −3.50",
         "query “to” takes from: “creek” 2.00, 2nd “it” 1.00, full stop .50",
+        "query “it” takes from: no ribbon here",
         "key “creek” gives to: “to” 2.00",
-        "strongest: query “to”, key “to”, .21; query “.”, key “it”",
+        "strongest: query “to”, key “to”, .21; query full stop, key “it”",
         "queries by keys",
         "heatmap of 2 × 3, rows: written by, columns: first 9 numbers; largest .5: sum, the. "
         "mask of 2 × 2, queries by keys; 1 True",
