@@ -49,8 +49,6 @@ export function player(controls, key) {
   return { button, stop };
 }
 
-// ---- ipywidgets' ---------------------------------------------------------------------------------------
-
 // Where a model stands among the positions of a control; −1 at none of them.
 export function positionOf(model, { input, indexed, typed, labels, min, step }) {
   if (typed) return labels.indexOf(model.get("value"));
@@ -121,9 +119,8 @@ export const longest = ({ labels }) => `${Math.max(...labels.map((label) => labe
 // What a slider says, with raised and lowered letters as plain ones: W O for Wᴼ.
 export const spoken = (label) => label.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
 
-// ---- names for ipywidgets' sliders, which have none -----------------------------------------------
-
-// and a way to keep the keys that JupyterLab would take from a focused control (b adds a cell).
+// Names for ipywidgets' sliders, which have none, and a way to keep the keys that JupyterLab would take from a focused
+// control (b adds a cell).
 export function nameSliders(root, controls) {
   for (const control of root.querySelectorAll("input, select, [role=slider], [contenteditable]"))
     control.setAttribute("data-lm-suppress-shortcuts", "true");

@@ -161,8 +161,6 @@ export class Cut {
     });
   }
 
-  // ---- what is seen ----
-
   // The scene that Python sent, with the marks of what the reader has done.
   filled(scene) {
     const { cut } = scene, before = this.sent;
@@ -225,8 +223,6 @@ export class Cut {
 
   forget() { [this.cuts, this.done, this.mended, this.moved, this.guess, this.effects, this.wide] =
     [[], [], "", null, null, null, null]; }
-
-  // ---- what the reader does ----
 
   press(field, r, c) {
     const { seen, sent } = this;
@@ -316,8 +312,6 @@ export class Cut {
     }
     this.again();
   }
-
-  // ---- what is said ----
 
   of(r, ribbon) {
     const { seen } = this, [word, other] = [seen.labels[seen.word], seen.labels[r]];

@@ -7,8 +7,6 @@ import { element } from "./elements.js";
 import { arraysOf, fill, stateAt, unpack } from "./states.js";
 import { View } from "./view.js";
 
-// ---- the widget --------------------------------------------------------------------------------------
-
 async function render({ model, el }) {
   const off = [], { controls: all = [], play, headline } = model.get("controls");
   let gone = false;
@@ -114,8 +112,6 @@ const lead = (textContent) =>
   (textContent ? [element("p", { className: "mha-lead", textContent })] : []);
 
 const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-
-// ---- a saved page ------------------------------------------------------------------------------------
 
 export async function mount(el, theme, base64) {
   const states = await unpack(await (await fetch(`data:;base64,${base64}`)).blob());

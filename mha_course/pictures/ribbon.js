@@ -7,8 +7,7 @@ const REACH = 12; // pixels beside a ribbon that still choose it: a finger needs
 export const curve = (way, left, right, a, b) => way.map(([x, y]) => [left + (right - left) * x, a + (b - a) * y]);
 
 // How far beside a ribbon y is where it has come this share `along` its way, 0 on it. It goes from a to b, and is
-// `size`
-// high at its beginning, `end` at its end.
+// `size` high at its beginning, `end` at its end.
 export function away(way, { a, b, size, end = size }, along, y) {
   const i = Math.max(1, way.findIndex(([x]) => x >= along)), [[x0, y0], [x1, y1]] = [way[i - 1], way[i]];
   const down = y0 + ((y1 - y0) * (along - x0)) / (x1 - x0);
