@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     seed = options.seed or str(secrets.randbelow(10**9))
     if not re.fullmatch(r"\d{1,9}", seed):
-        raise ValueError(f"--seed takes a whole number from 0 on; got {say(seed)}.")
+        raise ValueError(f"--seed takes a whole number of up to nine digits; got {say(seed)}.")
     numbers = books(options.notebooks)
     folder, key = write(numbers, int(seed), options.out, options.bank)
     print(f"Written: {folder}, to hand out: the test as a notebook, and on paper (.html).")
