@@ -37,6 +37,7 @@ PLATFORM = re.compile(
 )
 NOISE = {"__MACOSX", "__pycache__"}
 OURS = {"CLAIMS.md", "WORDS.md", "LICENSE", "Thumbs.db", "desktop.ini"}  # nobody's work
+BOOK = re.compile(r"\.(ipynb(\.txt|\.json)?|zip)$", re.I)  # browsers add an ending
 NO_NOTEBOOK = "not a notebook: hand in the .ipynb"
 CHECKPOINTS = ".ipynb_checkpoints"  # where Jupyter puts a copy of what it saves
 ONLY_A_COPY = "only Jupyter's own copy of it is there, not read: hand in the notebook itself"
@@ -242,7 +243,7 @@ def _unfit(path: Path) -> str | None:
         return "not an ordinary file (a pipe, a device, a socket): not opened"
     if path.parent.name == CHECKPOINTS:
         return ONLY_A_COPY
-    return None if path.suffix.lower() in (".ipynb", ".zip") else _other(path.name)
+    return None if BOOK.search(path.name) else _other(path.name)
 
 
 def _other(name: str) -> str:

@@ -48,7 +48,9 @@ def read(raw: bytes) -> Contents:
     except UnicodeDecodeError:
         why = "not saved as UTF-8 (Latin-1, perhaps)"
     except json.JSONDecodeError as error:
-        why = f"not a notebook, or cut off (line {error.lineno})"
+        merge = "the marks of a merge in it, to be removed first"
+        why = merge if b"\n<<<<<<< " in raw else "not a notebook, or cut off"
+        why += f" (line {error.lineno})"
     except (MemoryError, RecursionError) as error:
         why = type(error).__name__
     except (KeyError, TypeError, AttributeError, ValueError):

@@ -248,6 +248,7 @@ def test_a_copy_of_jupyters_is_named_where_nothing_else_is_there(tmp_path):
     for name in ("ada/{}03_x", "{}bob_04_masking", "eve/{}03_x"):
         write(tmp_path / f"{name.format('.ipynb_checkpoints/')}-checkpoint.ipynb")
     write(tmp_path / "eve/03_x.ipynb")
+    write(tmp_path / "may/03_x.ipynb.TXT")  # as browsers save it
     (tmp_path / "leo").mkdir()
     (tmp_path / "leo/03_splitting.py").write_text("x = 1")
     found = by_name(tmp_path)
@@ -256,6 +257,7 @@ def test_a_copy_of_jupyters_is_named_where_nothing_else_is_there(tmp_path):
         "bob": [files.ONLY_A_COPY],
         "eve": [],
         "leo": ["a .py, not a notebook: hand in the .ipynb"],
+        "may": [],
     }
     learners = files.learners(tmp_path, tmp_path)
     looks = {look.why: {*look.answers} for look in pages.looks([Row(one) for one in learners])}
@@ -689,6 +691,9 @@ UNREADABLE = {
         b'{"worksheets": [{"cells": []}]}',
     ],
     "no code in it": [notebook(), notebook("  \n")],
+    "marks of a merge in it, to be removed first (line 2)": [
+        b'{"cells":\n<<<<<<< HEAD\n[]\n=======\n'
+    ],
 }
 
 
