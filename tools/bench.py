@@ -41,9 +41,6 @@ from mha_lesson.text import northanger_abbey
 
 SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
 BUDGET = 8.0  # seconds of one row
-TURNS = random.Random(0)
-PASSES = {False: "forward", True: "forward + backward"}
-Rows = Iterator[tuple[tuple, dict[str, float]]]  # what a row begins with, and its figures
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 TURNS = random.Random(0)
 PASSES = {False: "forward", True: "forward + backward"}
@@ -75,21 +72,6 @@ class MinimalBlock(nn.Module):
 def least_function(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     weights = (q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1)).softmax(-1)
     return weights @ v, weights
-
-
-class ThreeLayers(MinimalBlock):
-    """The same with a layer each for Q, K and V in place of the fused one."""
-
-    def __init__(self, mha: MultiHeadAttention) -> None:
-        super().__init__(mha)
-        rows = zip(mha.w_qkv.weight.chunk(3), mha.w_qkv.bias.chunk(3), strict=True)
-        self.three = [(nn.Parameter(weight), nn.Parameter(bias)) for weight, bias in rows]
-
-    def heads(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(
-            F.linear(x, *layer).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-            for layer in self.three
-        )
 
 
 class LeastCode(nn.Module):
@@ -144,7 +126,6 @@ def contestants(size: tuple[int, ...], x: Tensor, backward: bool) -> dict[str, C
     calls = {
         "base": partial(block, x),
         "block": partial(block, x),
-        "three layers": partial(ThreeLayers(mha), x),
         "fused": partial(mha, x, causal=True),
         "explicit": partial(mha, x, causal=True, return_weights=True),
         "torch": partial(theirs, need_weights=False, is_causal=True),
@@ -226,7 +207,6 @@ def speed(device: str) -> Rows:
     """Beside the minimal block, its milliseconds and ratios to it:
 
     - block: the minimal block against itself, the noise of this run
-    - three layers: the minimal block with three projection layers in place of one
     - fused: mha_lesson, without weights
     - explicit: mha_lesson, with every head's weights
     - torch: nn.MultiheadAttention(need_weights=False)
