@@ -80,7 +80,6 @@ export class Area {
   names(r, c) { return `${this.m.rows?.[r]} → ${this.m.columns?.[c]}`; }
   // Whether a cell is known by the names of its row and column.
   get placed() { return [this.m.rows, this.m.columns].every((names) => names?.length); }
-  // ---- in words: what is announced, and stands in a table ----
   get title() { return [this.m.title?.replace(/^\d/, "head $&"), this.within].filter(Boolean).join(" of "); }
   get told() { return this.names_ ??= { rows: told(this.m.rows, this.m.row_name),
     columns: told(this.m.columns, this.m.column_name) }; }

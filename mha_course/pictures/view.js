@@ -53,7 +53,7 @@ export class View {
     this.canvas.addEventListener("focus", () => {
       if (!this.canvas.matches(":focus-visible") || !this.fields?.length) return;
       this.told = null;
-      for (const at of [this.left, [0, 0, 0]]) if (!this.cursor) this.move(at); // where one was, if that is still there
+      for (const at of [this.left, [0, this.fields[0].m.row ?? 0, 0]]) if (!this.cursor) this.move(at); // where one was
       this.tellCell(1500); // after its name
     });
     this.again = () => requestAnimationFrame(() => { this.colours = null; this.draw(); });
@@ -410,8 +410,6 @@ export class View {
     }
     return this.hatched.pattern;
   }
-
-  // ---- pointing ----
 
   // The row and the column of a map that the cursor, perhaps on an equal map, points at.
   looksAt(f) {

@@ -437,12 +437,12 @@ export class Writes {
     const had = refill(this.steps, ...steps.map(([label, act], i) => pressable(label, act, { className: i
       || /^(Put it|Back to) /.test(label) ? "" : "mha-main" })));
     if (had && this.asks && !n) this.words.children[this.guide[2]].firstChild.focus({ preventScroll: true });
-    const ribbons = mode === "golf" ? `Ten ribbons of “${bare(story.pieces.at(-1))}”, the last word, each in one ` +
-      `layer and head.` : "", { late } = this, where = mode === "words"
-      ? `in ${late.length > 1 ? `layers 20 to ${late.at(-1)}` : `layer ${late}`}, all nine heads`
+    const { late } = this, end = `“${bare(story.pieces.at(-1))}”, the last word,`, where = mode === "words"
+      ? late.length === LATE.length ? "in the last third of the model"
+        : `in ${late.length > 1 ? `layers 20 to ${late.at(-1)}` : `layer ${late}`}, all nine heads`
       : `in layer ${layer}, head ${head}, one of 270`;
-    const seen = ribbons || `Ribbons: what “${bare(story.pieces.at(-1))}”, the last word, takes from each word ` +
-      `${where}.`;
+    const seen = mode === "golf" ? `Ten ribbons of ${end} each in one layer and head.`
+      : `Ribbons: what ${end} takes from each word ${where}.`;
     this.lens.textContent = `${seen} A cut sets that to 0; the rest stays.${n
       ? " Thin marks: before the cut." : ""}`;
     this.limits.textContent = this.limit();
@@ -478,8 +478,8 @@ export class Writes {
       `neither the first nor the last word, ${idle} move ${answer} by less than a point.` : "";
     return `It shows what one small model (SmolLM2-135M) loses on this one sentence when the last word may not take ` +
       `from another. It does not show what a head is for, or what larger models do. An answer is one piece, maybe ` +
-      `the beginning of a word or a name. Only the last word’s row is cut; the weights that are left are not made to ` +
-      `add up to 1 again, which would give other numbers.${count}`;
+      `the beginning of a word or a name. A word is cut in layers 20 to 29, all nine heads, and only in the last ` +
+      `word’s row; the weights left are not made to add up to 1 again, which would give other numbers.${count}`;
   }
 
   shortened() {

@@ -108,6 +108,8 @@ def test_nothing_is_said_at_load_and_one_sentence_for_a_move(listening):
 
 def test_a_cut_of_the_first_screen_is_announced_once(listening):
     ear = listening("writes")
+    seen = ear.page.locator(".mha-top").inner_text()
+    assert not re.search("layer|head", seen)  # words that nobody has explained yet
     ear.go_to(".mha-word")
     ear.page.keyboard.press("End")
     ear.page.keyboard.press("ArrowLeft")

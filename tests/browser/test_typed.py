@@ -63,6 +63,9 @@ def test_nothing_is_fetched_unasked_and_what_is_lost_can_be_asked_for_again(
     offered.on("request", lambda request: asked.append(request.url))
     offered.wait_for_timeout(100)
     assert not asked
+    offered.locator("summary").first.focus()
+    offered.keyboard.press("Shift+Tab")  # into the picture, at the word whose ribbons stand out
+    offered.get_by_role("status").filter(has_text="query “it” takes from: “creek” .85").wait_for()
     away = lost.rename(lost.with_suffix(".away"))
     try:
         offered.get_by_role("button", name=re.compile(r"Type your own: .* \d+ MB")).press("Enter")
