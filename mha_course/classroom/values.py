@@ -20,7 +20,7 @@ import mha_lesson
 from mha_course import check
 from mha_course.engine.compare import difference, plain
 from mha_course.engine.problem import Problem
-from mha_course.engine.safely import Returned, run, undisturbed
+from mha_course.engine.safely import Raised, Returned, run, undisturbed
 from mha_course.exercises.nb06_layers import NAMES, Layers, weight_and_bias
 
 SAME = {  # exercise → what of the package is its answer, besides what has its name
@@ -46,6 +46,9 @@ def pack(exercise: Any, answer: Any) -> tuple[list[Any], list[str]]:
         call, cases = (bound.answer, bound.cases) if bound else (answer, exercise.cases)
         given = () if exercise.cases else [case.inputs for case in cases]
         outcomes = [run(call, case.inputs, set()) for case in cases]
+    for out in outcomes:
+        if isinstance(out, Raised) and isinstance(out.error, KeyboardInterrupt):
+            raise out.error
     gave = [out.value if isinstance(out, Returned) else None for out in outcomes]
     pairs = [[_packed(x) for x in pair] for pair in zip_longest(given, gave)]
     return pairs, sorted(called)

@@ -991,6 +991,14 @@ def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
     assert says in found or (says != sandboxed.LATE and found == sandboxed.INTERRUPTED), found
 
 
+def test_values_that_are_interrupted_are_not_called_wrong():
+    def stopped(x, n_heads):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        values.pack(check.split_heads, stopped)
+
+
 # --- whole notebooks --------------------------------------------------------------------------
 
 FORGED = {"name": "split_heads", "state": "done", "slips": [], "words": "passed", "cells": [0]}
