@@ -145,3 +145,11 @@ def test_notebooks_run_from_the_wheel_alone(before, archives, tmp_path):
     assert had <= versions()
     run("-m", "mha_course", "weights")
     assert [json.loads(line) for line in run("-c", RUN, *NUMBERS).splitlines()] == []
+
+
+def test_git_sees_nothing_of_what_a_teacher_makes_in_a_clone():
+    """A key is soon committed with everything else, and pushed to the class."""
+    made = ["final_test/a", "final_test-2_key/a", "worksheets/a", "classroom_report/a"]
+    assert tracked(".gitignore")
+    found = subprocess.check_output(["git", "check-ignore", *made], cwd=ROOT, text=True)
+    assert found.split() == made
