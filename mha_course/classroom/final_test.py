@@ -48,8 +48,8 @@ ON_PAPER = "Write your answers on these sheets; code need not run. {}"
 WORTH = "{}; code that is wrong in one step earns points, too."
 STEPS = (
     f"Code: {FOR_CODE} points, and {A_STEP} less for each step that the check names as wrong; what "
-    "it cannot name, you judge. A number or a choice: one point. Words: one for each thing that "
-    "the answer holds."
+    "it cannot name, you judge. A number or a choice: one point, given where it stands alone. "
+    "Words: one for each thing that the answer holds."
 )
 SETUP = "import math\n\nimport torch\nimport torch.nn.functional as F"
 ANSWER = "*Your answer:*"
@@ -59,7 +59,8 @@ KEY = "key.json"  # beside key.html, for `mha-lesson classroom --test`
 class Part(NamedTuple):
     """What is asked, for how many points, and what the key says.
 
-    `name` and `stub` are those of an exercise, where code is asked for.
+    `name` and `stub` are those of an exercise, where code is asked for; `right` is the right one of
+    the choices, or the right number.
     """
 
     points: int
@@ -128,7 +129,8 @@ def parts(exercises: Sequence[Exercise], questions: Sequence[Question]) -> Itera
         key = asked.formulas(f"{right}{question.answer} {where}\n{holds}")
         points = len(question.must) if question.kind == "say" else 1
         text, choices = asked.formulas(question.asks), tuple(question.choices)
-        yield Part(points, text, key, choices=choices, right=question.right)
+        number = "" if question.number is None else str(question.number)
+        yield Part(points, text, key, choices=choices, right=question.right or number)
 
 
 def read_key(folder: Path) -> list[Part]:

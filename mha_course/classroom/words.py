@@ -1,9 +1,11 @@
 """A final test that was handed in: all answers to a question below each other, beside its key.
 
-Code is worth what its check found; words, what the teacher types into the page, or into the table
-that it saves. Equal answers are one, and whose they are is folded.
+Code is worth what its check found, and a bare number or choice what the key says; words, what the
+teacher types into the page, or into the table that it saves. Equal answers are one, and whose they
+are is folded.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from mha_course.classroom.pages import no_formula, number, page, points, table
 from mha_lesson.refusals import say
 
 FILE = "words.csv"
+BARE = re.compile(r"[(*_ ]*([-−]?\d*(?:,\d{3})*[.,]?\d+)[)*_. ]*")  # a number, and nothing else
 Key = tuple[str, ...]
 HEAD = ["question", "learner", "answer", "of", "by the check", "points"]
 
@@ -60,7 +63,7 @@ def answers(rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float]) 
             continue  # another test, or a file that cannot be read: no 0 without a look
         for n, part in enumerate(test, 1):
             text = max((some[n - 1] for some in texts), key=len, default="")
-            by_check, says = None if text else 0.0, ""
+            by_check, says = _bare(text, part) if text else 0.0, ""
             if part.name:
                 best = row.best(part.name)
                 text = best.code.get(part.name, "") if best else ""
@@ -81,6 +84,21 @@ def _judged(row: Row, part: Part) -> float | None:
     if best and state == TRIED and (named := best.slips.get(part.name)) and {*named} <= slips:
         return float(max(0, part.points - A_STEP * len(named)))
     return None
+
+
+def _bare(text: str, part: Part) -> float | None:
+    """What a choice or a number is worth, where the answer is no more; a comma may be a point."""
+    if not part.right or not (said := BARE.fullmatch(text)):
+        return None
+    if part.choices:
+        right = {str(i): choice for i, choice in enumerate(part.choices, 1)}.get(
+            said[1]
+        ) == part.right
+    else:
+        readings = {said[1].replace("−", "-").replace(",", sign) for sign in ("", ".")}
+        numbers = [float(reading) for reading in readings if reading.count(".") < 2]
+        right = any(math.isclose(n, float(part.right), rel_tol=1e-3) for n in numbers)
+    return float(part.points * right)
 
 
 def _key(*cells: object) -> Key:

@@ -68,6 +68,33 @@ def test_code_that_is_wrong_in_one_step_earns_points_and_what_has_no_name_is_rea
     assert (line["question 1"], line["question 2"], line["all"]) == (points, "", "")
 
 
+FACTOR = Part(1, "How many times?", "k", right="0.125")
+THOUSANDS = Part(1, "How many?", "k", right="4000")
+
+
+@pytest.mark.parametrize(
+    ("part", "right", "wrong", "read"),
+    [
+        (TEST[2], ("2", "2.", "**(2)**"), ("1", "3", "2.5"), ("two", "2 or 1", "1/2")),
+        (
+            FACTOR,
+            ("0.125", ".125", "0,125"),
+            ("8", "−0.125", "125"),
+            ("1/8", "about 0.125", "1.2.5"),
+        ),
+        (THOUSANDS, ("4000", "4,000", "4000.0"), ("400", "4,500"), ("4 · 1000", "4 000")),
+        (TEST[1], (), (), ("2", "so")),
+    ],
+    ids=lambda part: getattr(part, "asks", ""),
+)
+def test_a_bare_number_or_choice_is_judged_and_all_else_is_read(part, right, wrong, read):
+    for some, points in ((right, 1.0), (wrong, 0.0), (read, None)):
+        for said in some:
+            texts = [part.cell(1), said]
+            rows = [Row(Learner("ada"), [Submission("x", texts=texts)], ())]
+            assert [a.points for a in words.answers(rows, [part], {})] == [points], said
+
+
 def table(path):
     with path.open(encoding="utf-8-sig", newline="") as file:
         return [*csv.DictReader(file)]
@@ -78,13 +105,12 @@ def test_equal_answers_stand_once_and_typed_points_are_added_up(tmp_path):
     save = lambda some=made: words.save(  # noqa: E731
         some, TEST, words.typed_in(tmp_path, TEST), tmp_path, files.Roster()
     )
-    assert save().startswith("7 answers still without points")
+    assert save().startswith("3 answers still without points")
     page = (tmp_path / "words.html").read_text("utf-8")
     assert page.count("<pre>- so\n\nand so</pre>") == 1 and "<b>no" not in page
     lines = table(tmp_path / words.FILE)
     for line in lines:  # as a spreadsheet of a country saves it
-        typed = {"2": "1,5", "3": "1"}.get(line["question"], "")
-        line["points"] = typed if line["answer"] else ""
+        line["points"] = "1,5" if line["answer"] and line["question"] == "2" else ""
     with (tmp_path / words.FILE).open("w", encoding="cp1252", newline="") as file:
         writer = csv.DictWriter(file, words.HEAD, delimiter=";", lineterminator="\r\n")
         writer.writeheader()
