@@ -23,8 +23,8 @@ from lab import CHROMIUM, chromium  # noqa: E402
 FOLDER = ROOT / ".github"
 PHONE, CARD = {"width": 440, "height": 524}, {"width": 860, "height": 450}
 LETTERS_A_SECOND = 20.0  # as one reads
-PAGE = """<!doctype html><title>cut</title><style>body { margin: 12px; background: #FFF }
-details { display: none }</style>"""
+PAGE = """<!doctype html><title>cut</title><style>body { margin: 12px; background: #FFF;
+font-family: "DejaVu Sans", sans-serif } details { display: none }</style>"""
 
 
 def screenshot(page) -> Image.Image:
