@@ -5,6 +5,7 @@ import re
 import subprocess
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
@@ -128,6 +129,13 @@ def test_what_a_learner_s_class_computes_says_where_it_runs(tmp_path, monkeypatc
     page = BeautifulSoup((tmp_path / f"{path.stem}.html").read_text("utf-8"), "html.parser")
     assert waits and all(page.select(f"#cell-{cell.id} .note a[href]") for cell in waits)
     assert len(page.select(f"details:not([open]) > #{website.OWN_CLASS}")) == weights
+
+
+@pytest.mark.parametrize("name", ["pictures/*.js", "pages/templates/*.css"])
+def test_type_has_the_sizes_of_the_scale(name):
+    for path in Path(explore.__file__).parents[1].glob(name):
+        for size in re.findall(r"font-size: ?([^;}]+)", path.read_text("utf-8")):
+            assert "var(--mha-" in size or re.fullmatch(r"[\d.]+em", size), (path.name, size)
 
 
 def test_words_for_a_kernel_are_left_out_of_a_page():
