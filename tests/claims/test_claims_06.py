@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
 import notebooks
 from answers import all_answers
+from mha_lesson import GroupedQueryAttention
 from mha_lesson.text import sentence
 
 
@@ -63,3 +65,15 @@ def test_any_right_class_is_the_same_as_version_1(answer):
         said.append(eval(last, names))
     assert isinstance(names["second"], answer.function)
     assert said == [True, [True, False]]
+
+
+def test_the_bias_of_keys_that_are_rotated_learns():
+    layer = GroupedQueryAttention(12, 3, 3, bias=True, rope_base=100.0)
+    layer(torch.randn(2, 5, 12)).square().sum().backward()
+    assert layer.w_qkv.bias.grad[12:24].abs().max() > 1e-3
+
+
+def test_with_another_kdim_each_projection_starts_by_glorots_rule():
+    layer = nn.MultiheadAttention(384, 12, kdim=64, vdim=64)
+    for weight in (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight):
+        assert weight.abs().max().item() == pytest.approx((6 / sum(weight.shape)) ** 0.5, rel=0.01)

@@ -8,25 +8,13 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 import notebooks
 from mha_course import cost
-from mha_lesson import MultiHeadAttention, scaled_dot_product_attention
+from mha_lesson import scaled_dot_product_attention
 
 CPU = torch.device("cpu")
 # As many operations for every h: test_explore_words.py. Both paths one result: test_attention.py.
-
-
-def counted(T: int, d_model: int, n_heads: int, **options: bool) -> int:
-    mha, x = MultiHeadAttention(d_model, n_heads), torch.zeros(1, T, d_model)
-    with FlopCounterMode(display=False) as counter:
-        mha(x, **options)
-    return counter.get_total_flops()
-
-
-def test_the_counter_does_not_see_the_fused_kernel_of_a_cpu():
-    assert counted(37, 210, 7) == 8 * 37 * 210**2
 
 
 @pytest.mark.parametrize("d_model", [96, 768, 4096])
@@ -65,8 +53,11 @@ def test_attention_needs_memory_that_grows_with_t_squared(T, h, d_k):
         lambda q, k, v: scaled_dot_product_attention(q, k, v, dropout=0.3),
         lambda q, k, v: F.scaled_dot_product_attention(q[0], k[0], v[0]),
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v[..., :16]),
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q, k, v, torch.ones(2 * q.shape[-2:-1], dtype=torch.bool)
+        ),
     ],
-    ids=["dropout", "the package's dropout", "three axes", "d_v other than d_k"],
+    ids=["dropout", "the package's dropout", "three axes", "d_v other than d_k", "a bool mask"],
 )
 def test_scaled_dot_product_attention_never_holds_t_by_t(call):
     assert growth_of_peak(call, 640, 5, 32) > 3.5
@@ -90,3 +81,10 @@ def test_in_blocks_memory_grows_with_t():
         Q, K, V = torch.zeros(3, T, 32)
         peaks.append(cost.peak_bytes(lambda Q=Q, K=K, V=V: function(Q, K, V, 50), CPU))
     assert peaks[1] / peaks[0] == pytest.approx(2, abs=0.1)
+
+
+@pytest.mark.parametrize(("dtype", "gap"), [(torch.float32, 0), (torch.bfloat16, 0.5)])
+def test_one_key_at_a_time_bfloat16_stops_counting_at_256(dtype, gap):
+    Q, K, V = torch.zeros(3, 2048, 8, dtype=dtype)
+    V[1024:] = 1  # a half for each query
+    assert (blockwise()(Q[:1], K, V, 1) - 0.5).abs().max() == gap
