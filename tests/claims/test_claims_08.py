@@ -1,4 +1,4 @@
-"""What the claims of notebook 08 assert, on other sentences, other halves and another shuffling."""
+"""What the claims of notebook 08 assert, on other sentences and other halves."""
 
 from contextlib import nullcontext
 from functools import cache
@@ -25,8 +25,9 @@ NEW = [
     ("The lion chased the zebra because it was so {}.", "hungry", "slow"),
     ("The rope could not hold the piano because it was too {}.", "thin", "heavy"),
     ("The table would not go through the gate because it was too {}.", "big", "small"),
+    ("The storm delayed the plane, but it {} in the end.", "passed", "landed"),
 ]
-SECOND = ("suitcase", "worm", "bowl", "zebra", "piano", "gate")
+SECOND = ("suitcase", "worm", "bowl", "zebra", "piano", "gate", "plane")
 
 
 @cache
@@ -41,22 +42,11 @@ def words(sentence: str) -> torch.Tensor:
     return heads.join_pieces(one.weights, one.word_of)
 
 
-def middle_parking(of: pretrained.PretrainedModel, sentences: list[str]) -> float:
-    scores = [heads.parking(of.encode(s).weights) for s in sentences]
-    return torch.stack(scores).mean(dim=0).median().item()
-
-
-@pytest.mark.long
-def test_every_head_looks_at_words():
-    """On other sentences, too, the middle head rests about half of its weight on [CLS]."""
-    sentences = [s.text for pair in PAIRS[::2] for s in pair.sentences]
-    assert middle_parking(model(), sentences) > 0.4
-    assert middle_parking(pretrained.load_untrained(seed=3), sentences[::4]) < 0.15
-
-
 @torch.no_grad()
-@pytest.mark.parametrize("sentence", [NEW[0][0], NEW[1][0] * 12])
-def test_a_head_that_rests_on_cls_writes_little_of_it(sentence):
+@pytest.mark.parametrize(
+    ("sentence", "most"), [(NEW[0][0], 0.2), (NEW[1][0] * 12, 0.2), ("He runs", 0.8)]
+)
+def test_a_head_that_rests_on_cls_writes_little_of_it(sentence, most):
     one, of_resting = model().encode(sentence), []
     for i, attention in enumerate(attentions_of(model().encoder)):
         values = split_heads(attention.w_qkv(one.hidden[i])[None, :, 768:], 12)[0]
@@ -64,7 +54,7 @@ def test_a_head_that_rests_on_cls_writes_little_of_it(sentence):
         of_cls, *of_words, _ = (values @ slabs.mT).norm(dim=-1).T
         written = of_cls / torch.stack(of_words).mean(dim=0)
         of_resting += written[heads.parking(one.weights[i]) > 0.4].tolist()
-    assert len(of_resting) > 5 and max(of_resting) < 0.2
+    assert len(of_resting) > 5 and most - 0.2 < max(of_resting) < most
 
 
 NOUNS = ("road", "dog", "bowl", "wall", "garden", "window")
@@ -134,7 +124,7 @@ def test_a_determiners_noun_has_its_head_whichever_half_chooses():
 
 
 def test_one_head_tracks_what_it_refers_to():
-    """On pairs that the notebook has not, L3H1 takes the same noun in both sentences, too."""
+    """On pairs that the notebook has not, L3H1 takes the same noun in both, but for the last."""
     same = []
     for (sentence, *endings), second in zip(NEW, SECOND, strict=True):
         first = sentence.split()[1]
@@ -144,9 +134,9 @@ def test_one_head_tracks_what_it_refers_to():
             it, nouns = at("it"), (at(first), at(second))
             prefers_first.append(heads.prefers(words(sentence.format(ending)), it, *nouns))
         same.append(prefers_first[0] == prefers_first[1])
-    same = torch.stack(same).float().mean(dim=0)
-    assert same[3, 1] == 1
-    assert same.mean() > 0.85
+    same = torch.stack(same)
+    assert same[:-1, 3, 1].all() and not same[-1, 3, 1]
+    assert same.float().mean() > 0.85
 
 
 def test_no_head_moves_towards_the_meaning_more_than_the_best_of_coins():

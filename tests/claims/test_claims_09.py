@@ -26,8 +26,6 @@ def test_twice_the_tokens_four_times_the_cost(d_model):
     assert growth(d_model // 24) < 2.1
     assert growth(2 * d_model) == pytest.approx(3)
     assert growth(50 * d_model) > 3.9
-    # with a feed-forward layer of four times the width beside it: even at 6 · d_model
-    assert 24 * (6 * d_model) * d_model**2 == 4 * (6 * d_model) ** 2 * d_model
 
 
 def growth_of_peak(call, T: int, h: int, d_k: int) -> float:
@@ -72,15 +70,6 @@ def blockwise():
     names = {"torch": torch}
     exec(next(cell.source for cell in cells if cell.id == "blockwise"), names)
     return names["blockwise"]
-
-
-def test_in_blocks_memory_grows_with_t():
-    function = blockwise()
-    peaks = []
-    for T in (700, 1400):
-        Q, K, V = torch.zeros(3, T, 32)
-        peaks.append(cost.peak_bytes(lambda Q=Q, K=K, V=V: function(Q, K, V, 50), CPU))
-    assert peaks[1] / peaks[0] == pytest.approx(2, abs=0.1)
 
 
 @pytest.mark.parametrize(("dtype", "gap"), [(torch.float32, 0), (torch.bfloat16, 0.5)])
