@@ -1297,6 +1297,7 @@ def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
     made = Row(Learner("ada", [hand_in]), names=names)
     grading.grade([made], tmp_path, Limits(60, 6, 100))
     assert made.notes == ["04.ipynb: not assigned"] and not made.submissions
+    assert not pages.looks([made])
     assert not (tmp_path / grading.RESULTS).exists()
     assert classroom.assigned("01-03,5") == classroom.assigned("1 2;3\n05")
     assert final_test.books("1-3; 05") == ["01", "02", "03", "05"]
