@@ -116,9 +116,9 @@ def learners(
 ) -> list[Learner]:
     """Everybody who handed in, or stands on the roster, by name.
 
-    A learner is a subfolder of `folder`; of a notebook that lies in no subfolder, what its name
-    says before the number (`ada_03_splitting_into_heads.ipynb`), or else its whole name. What lies
-    in the folder of the report is nobody's. What is taken out of archives lies in `unpacked`.
+    A learner is a subfolder, or what a platform has named; of a notebook that lies in no subfolder,
+    what its name says before the number (`ada_03_splitting_into_heads.ipynb`), or else its whole
+    name. What lies in the report's folder is nobody's. Archives are taken apart in `unpacked`.
     """
     listed = roster.texts if roster else {}
     everybody = {name: Learner(name) for name in listed}
@@ -126,12 +126,13 @@ def learners(
     for path in sorted(_files(folder, report)):  # Jupyter's copy counts beside what it is one of
         parts = path.relative_to(folder).parts
         files.append((path, PurePath(*(part for part in parts if part != CHECKPOINTS))))
-    numbers = defaultdict(set)
-    for name, number in (_learner_of(file) for _, file in files):
-        numbers[name].add(number)
+    numbers = defaultdict(set)  # Moodle gives a learner another one in each assignment
+    for name, number, place in (_learner_of(file) for _, file in files):
+        numbers[name, place].add(number)
+    namesakes = {name for (name, _), found in numbers.items() if len(found) > 1}
     for path, file in files:
-        name, number = _learner_of(file)
-        name = shown(f"{name} ({number})" if len(numbers[name]) > 1 and number else name)
+        name, number, _ = _learner_of(file)
+        name = shown(f"{name} ({number})" if name in namesakes and number else name)
         name = _on_roster(file, listed) or name
         learner = everybody.setdefault(name, Learner(name))
         if why := _unfit(path):
@@ -215,13 +216,14 @@ def _files(folder: Path, report: Path | None) -> list[Path]:
     return [path for path in files if path.name not in OURS]
 
 
-def _learner_of(file: PurePath) -> tuple[str, str]:
-    """The learner's name, and the number that a platform has put behind it."""
-    if match := PLATFORM.match(file.parts[0]):
-        return match["name"], match["id"]
+def _learner_of(file: PurePath) -> tuple[str, str, tuple[str, ...]]:
+    """The learner's name, the number that a platform has put behind it, and the folders above."""
+    for depth, part in enumerate(file.parts):
+        if (match := PLATFORM.match(part)) and (depth == 0 or "_assignsubmission_" in part):
+            return match["name"], match["id"], file.parts[:depth]
     if len(file.parts) > 1:
-        return file.parts[0], ""
-    return _parted(file.stem)[0] or AGAIN.sub("", file.stem) or file.stem, ""
+        return file.parts[0], "", ()
+    return _parted(file.stem)[0] or AGAIN.sub("", file.stem) or file.stem, "", ()
 
 
 def _parted(stem: str) -> tuple[str, str]:
@@ -344,9 +346,8 @@ def table_in(path: Path) -> list[list[str]]:
     first = next(filter(str.strip, text.splitlines()), "")
     # So a spreadsheet writes where a comma is decimal; "Lovelace, Ada" is one cell there.
     between = next((mark for mark in "\t;" if mark in first), ",")
-    return [
-        row for row in csv.reader(io.StringIO(text), delimiter=between) if any(map(str.strip, row))
-    ]
+    rows = csv.reader(io.StringIO(text), delimiter=between)
+    return [row for row in rows if any(map(str.strip, row))]
 
 
 def _text(raw: bytes) -> str:
@@ -358,9 +359,9 @@ def _text(raw: bytes) -> str:
 
 
 def _plain(text: str) -> str:
-    """Ada_Lovelace and "ada lovelace" are one."""
+    """Ada_Lovelace and "ada lovelace" are one, and Moodle's "Participant 8" is 8."""
     text = unicodedata.normalize("NFC", text).casefold()
-    return re.sub(r"[\W_]+", " ", text).strip()
+    return re.sub(r"^participant[\W_]+|[\W_]+", " ", text).strip()
 
 
 def _on_roster(file: PurePath, listed: dict[str, list[str]]) -> str | None:
@@ -372,7 +373,7 @@ def _on_roster(file: PurePath, listed: dict[str, list[str]]) -> str | None:
     pairs = [(text, name) for name, texts in listed.items() for text in texts]
     own = file.with_name(NAMED.sub(" ", file.stem))  # the course's words name nobody
     for part in own.parts:
-        words = f" {_plain(part)} "
+        words = f" {_plain(part.partition('_assignsubmission_')[0])} "
         hits = [
             (len(text), name)
             for text, name in pairs

@@ -115,7 +115,7 @@ def by_name(folder, roster=None):
 # A roster's encoding and lines, then learners and their files; "-" is nobody.
 WHOSE = """
 no roster
-ada: ada/03_splitting_into_heads; ada/deep/04_masking
+ada: ada/03_splitting_into_heads; ada/deep/04_masking; ada/lab_3_2026_05_concatenation
 bob: bob_03_splitting_into_heads
 good_1: good_1
 good_2: good_2
@@ -125,7 +125,8 @@ lovelaceada: lovelaceada_12345_67890_03_splitting; lovelaceada_LATE_12345_67891_
 leeann (17): leeann_17_67892_03_splitting
 leeann (18): leeann_18_67893_04_masking
 Bob Ray: Bob Ray_777_assignsubmission_file/03_splitting; \
-Bob Ray_777_assignsubmission_file_/04_masking
+Bob Ray_777_assignsubmission_file_/04_masking; \
+hw/Bob Ray_812_assignsubmission_file/05_concatenation
 Zoe Ott: Zoe Ott_778_assignsubmission_file_04_masking
 anna: anna_01; anna_03; anna_04 (1)
 d\u00f6rte: d\u00f6rte 06
@@ -170,8 +171,14 @@ Anna Ek (s2): Anna Ek_s2/03_splitting; s2_04_masking
 Anna Ng: Anna Ng/03_splitting; nganna_04_masking
 Bo Ek: Bo Ek 7a/03_splitting
 Anna Ek: Anna Ek_77_assignsubmission_file/03_splitting
+Cy Ek (8): hw/Cy Ek_8_assignsubmission_file/03_splitting
+Cy Ek (9): hw/Cy Ek_9_assignsubmission_file/03_splitting
 7a: 7a/03_splitting
 s3: s3/03_splitting
+
+utf-8 | Identifier,Full name | Participant 8,Bo Ek | Participant 9,Bo Ek
+Bo Ek (Participant 8): hw/Bo Ek_8_assignsubmission_file/03_splitting
+Bo Ek (Participant 9): Bo Ek_9_assignsubmission_file/03_splitting
 
 cp1252 | Ada Lovelace | Ray, Bob | J\u00fcrgen
 Ada Lovelace: lovelaceada_12345_67890_03_splitting; lovelaceada_LATE_12345_67891_04_masking-1
@@ -193,24 +200,21 @@ def test_whose_file_it_is(tmp_path, case):
         whose[name] = sorted(f"{file.strip()}.ipynb" for file in held.split(";") if file)
         for file in whose[name]:
             write(tmp_path / "in" / file)
-    found = {name: held for name, (held, _) in by_name(tmp_path / "in", path).items()}
+    found = by_name(tmp_path / "in", path)
     whose.pop("-", None)
     if roster:  # who is not on it is named on the first screen
-        listed = {*files.read_roster(path).cells}
-        others = {name for name, (_, others) in by_name(tmp_path / "in", path).items()
-                  if files.NOT_LISTED in others.values()}  # fmt: skip
-        assert others == found.keys() - listed
-    assert found == {name: [*map(files.shown, held)] for name, held in whose.items()}
+        others = {name for name, (_, why) in found.items() if files.NOT_LISTED in why.values()}
+        assert others == found.keys() - files.read_roster(path).cells.keys()
+    held = {name: held for name, (held, _) in found.items()}
+    assert held == {name: [*map(files.shown, its)] for name, its in whose.items()}
 
 
 def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
     names = ["03_splitting_into_heads", "03_splitting_into_heads (1)", "mine_03_splitting"]
     for age, name in enumerate(["first try/" + names[0], names[1], names[2]]):
-        path = write(tmp_path / f"ada/{name}.ipynb")
-        os.utime(path, (1e9 - age, 1e9 - age))
-    write(tmp_path / "ada/homework.ipynb")
+        os.utime(write(tmp_path / f"ada/{name}.ipynb"), (1e9 - age, 1e9 - age))
+    os.utime(write(tmp_path / "ada/homework.ipynb"), (1, 1))
     write(tmp_path / "ada/homework-Copy1.ipynb")
-    os.utime(tmp_path / "ada/homework.ipynb", (1, 1))
     for n in ("", " (2)", " (10)"):
         os.utime(write(tmp_path / f"bob/03_splitting{n}.ipynb"), (1e9, 1e9))
     assert by_name(tmp_path)["bob"][0] == ["bob/03_splitting (10).ipynb"]
