@@ -153,7 +153,8 @@ def save(
     places = {key: i for i, key in enumerate(equal)}
     placed = [[*line, places[a.question, a.text]] for line, a in zip(lines, found, strict=True)]
     given = {"title": "Answers by question", "test": test, "head": HEAD, "rows": placed}
-    page(out / "words.html", **given, groups=[*enumerate(equal.values())])
+    last = todo[-1] if left_out else ""
+    page(out / "words.html", **given, left_out=last, groups=[*enumerate(equal.values())])
     names = [row.learner.name for row in rows]
     of = {name: [a.points for a in found if a.learner == name] for name in names}
     columns = {f"question {n}": part.points for n, part in enumerate(test, 1)}

@@ -48,6 +48,7 @@ def test_what_is_another_test_or_unreadable_gets_no_points_and_is_named(tmp_path
     made[4].submissions[0].texts.clear()
     said = words.save(made, TEST, {}, tmp_path, files.Roster())
     assert said.endswith("no points there, look: bob; cid; dan; eve")
+    assert f"{said.splitlines()[-1]}." in (tmp_path / "words.html").read_text("utf-8")
     whole = [[*line.values()][:3] for line in table(tmp_path / "points.csv")]
     unseen = [[who, "", ""] for who in ("bob", "dan", "eve")]
     assert sorted(whole) == [["ada", "0", "0"], unseen[0], ["cid", "", "0"], *unseen[1:]]

@@ -90,6 +90,14 @@ def test_what_published_models_keep():
     piece = models.published()["Llama 4 Scout"]["kinds"]["C"]
     seen = [models.rows_seen(piece, n)[0] for n in (1, 8192, 8193, 16384)]
     assert seen == [1, 8192, 1, 8192]  # a piece begins anew
+    for name, sees in (
+        ("Llama 4 Scout", "its piece of 8,192"),
+        ("Mistral 7B v0.1", "the last 4,096"),
+    ):
+        *_, row, kinds = models.scene(name, T).flat()
+        within = [distance < int(sees[-5:].replace(",", "")) for distance in models.DISTANCES]
+        assert kinds.rows[0][1] == sees
+        assert [label == "A" for label in row.labels[0]] == within
 
 
 def test_what_a_rotation_turns():
