@@ -250,6 +250,7 @@ def test_worksheets_ask_for_what_can_be_computed_and_their_key_has_it(tmp_path):
         made = {s.title[:2]: {t.name: t for t in s.tables} for s in worksheets.sheets(seed)}
         assert [*made] == [path.stem[:2] for path in notebooks.paths()]
         assert "NaN" not in str(made) and "∞" not in str(made)
+        assert made["04"]["blocked"].rows[0] == [*"·××××"]
         x = {
             book: {
                 name: t.rows if "×" in str(t.rows) or book in ("06", "07", "12") else numbers(t)
