@@ -25,7 +25,7 @@ def projections() -> Explorer:
             "d_k": widgets.SelectionSlider(options=(TIED, *FREE)),
         },
         lambda d_model, h, d_k: scene(d_model, h, None if d_k == TIED else d_k),
-        headline="More heads sharing one width need no more parameters. With widths of their own, they do.",
+        headline="More heads on one width add no parameters. With widths of their own, they do.",
     )
 
 
