@@ -124,10 +124,12 @@ export async function mount(el, theme, base64) {
   const moved = () => el.dispatchEvent(new CustomEvent("mha-moved", { bubbles: true }));
   const view = new View(stage, theme, chooser(controls));
   await new Promise((done) => { setTimeout(done); }); // the reader goes first
-  const focused = el.contains(document.activeElement); // on its still picture, which goes
+  const focused = el.contains(document.activeElement), // on its still picture, which goes
+    phone = el.clientWidth < 480;
   el.classList.add("mha-explorer");
   el.replaceChildren(...lead(headline), bar, stage);
-  let place = null, own = null; // for a sentence that is typed; the pictures of what nobody has packed
+  let place = null, own = null, // for a sentence that is typed; the pictures of what nobody has packed
+    width = 0;
   const inputs = all.map((c, k) => {
     // a slider says it itself
     const label = bar.appendChild(element("label")), now = element("span", { ariaHidden: true });
@@ -162,7 +164,7 @@ export async function mount(el, theme, base64) {
       if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.labels[position]));
     });
     const at = Object.fromEntries(all.map(({ key }, k) => [key, controls.at(k)]));
-    const wide = stage.clientWidth / view.unit;
+    const wide = width / view.unit;
     view.positions = at;
     view.show(own?.(at, wide) ?? stateAt(states, requests.asked, wide));
   }
@@ -170,12 +172,11 @@ export async function mount(el, theme, base64) {
   all.forEach(({ key }, k) => { if (key in el.dataset) ask(k, Number(el.dataset[key])); });
   if (play) bar.append(player(controls, play).button);
   // on a phone the bar shall be low
-  if (stage.clientWidth >= 480) bar.insertBefore(view.range, place?.previousSibling ?? null);
+  if (!phone) bar.insertBefore(view.range, place?.previousSibling ?? null);
   bar.append(view.head);
   view.over.observe(bar);
   const plain = states.states.filter(({ flow, cut, writes }) => !(flow || cut || writes)), // others have their own room
     longestCaption = plain.reduce((most, { caption }) => (caption.length > most.length ? caption : most), "");
-  let width = 0;
   const fit = () => {
     if (stage.clientWidth === width) return;
     width = stage.clientWidth;

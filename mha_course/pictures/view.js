@@ -79,6 +79,7 @@ export class View {
 
   // `scene` as `fill` makes it.
   show(scene) {
+    this.readColours(); // before anything changes: to read them then lays out the page once more
     if (!this.scene) for (const enter of this.el.querySelectorAll(".mha-enter")) enter.textContent = enters(scene);
     if (scene.cut) scene = (this.cut ??= new Cut(this)).filled(scene);
     if (scene.writes) scene = (this.writes ??= new Writes(this)).filled(scene);
@@ -228,20 +229,24 @@ export class View {
     });
   }
 
+  // The page's colours, for what is drawn here and for what stands around it.
+  readColours() {
+    if (this.colours || !this.el.isConnected) return;
+    this.colours = colours(this.el);
+    this.inks = {};
+    this.font = getComputedStyle(this.el).fontFamily || "sans-serif";
+    this.el.classList.toggle("mha-dark", this.colours.dark);
+    const root = this.el.closest(".mha-explorer") ?? this.el;
+    for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus],
+      ["page", `rgb(${this.colours.page})`]])
+      root.style.setProperty(`--mha-${name}`, value);
+  }
+
   draw() {
     const { scene, canvas, context: g } = this;
     if (!scene || !this.el.isConnected) return;
     this.drew = performance.now();
-    if (!this.colours) {
-      this.colours = colours(this.el);
-      this.inks = {};
-      this.font = getComputedStyle(this.el).fontFamily || "sans-serif";
-      const root = this.el.closest(".mha-explorer") ?? this.el;
-      for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus],
-        ["page", `rgb(${this.colours.page})`]])
-        root.style.setProperty(`--mha-${name}`, value);
-      this.writes?.paint();
-    }
+    this.readColours();
     if (this.writes && !this.writes.more.open) return; // its map is folded away, and drawn once that opens
     const { unit } = this, dpr = unit * (this.density ?? Math.max(1, window.devicePixelRatio || 1));
     const [width, height] = [scene.width + 4, scene.height + 4];

@@ -2,7 +2,6 @@
 // mha_course.pictures.writes sends is drawn as words, ribbons and bars of the page itself.
 
 import { heard } from "./areas.js";
-import { colours } from "./colours.js";
 import { sayIn } from "./controls.js";
 import { element, pressable, refill } from "./elements.js";
 import { away, curve } from "./ribbon.js";
@@ -51,7 +50,6 @@ export class Writes {
     this.own();
     this.listen();
     new ResizeObserver(() => { if (this.wide !== el.clientWidth) this.lay(); }).observe(el);
-    document.fonts?.ready.then(() => this.lay());
   }
 
   // The scene that Python sent: another prompt, or another head of this one.
@@ -254,10 +252,10 @@ export class Writes {
     const high = words.offsetHeight, gap = box.width > 520 ? 150 : 112, room = Math.min(240, 0.55 * box.width),
       list = this.sources();
     const total = Math.max(1, list.reduce((all, { w }) => all + w, 0)),
-      chips = [...words.querySelectorAll(".mha-word")];
-    stage.style.height = `${high + gap}px`;
+      chips = [...words.querySelectorAll(".mha-word")].map((chip) => chip.getBoundingClientRect());
+    stage.style.height = `${high + gap}px`; // written once all is read: the page is laid out once
     for (const one of list) {
-      const chip = chips[one.k].getBoundingClientRect(), twins = list.filter(({ k }) => k === one.k),
+      const chip = chips[one.k], twins = list.filter(({ k }) => k === one.k),
         each = (chip.width - 4) / twins.length;
       one.end = Math.max(2, (room * one.w) / total);
       one.size = Math.max(2, Math.min(each - (twins.length > 1 ? 2 : 0), one.end));
@@ -318,12 +316,6 @@ export class Writes {
     });
   }
 
-  paint() {
-    const { dark } = colours(this.view.el), inks = dark ? ["#8fbff2", "#ff8f57", "#6ea5e0"] : ["#174f92", "#b8390b",
-      "#5c8dc6"];
-    ["answer", "cut", "ribbon"].forEach((name, i) => this.view.el.style.setProperty(`--mha-${name}`, inks[i]));
-  }
-
   render() {
     const { story, view, cuts } = this, now = this.now();
     if (!now && cuts.length && this.asked !== String(cuts)) {
@@ -351,7 +343,6 @@ export class Writes {
     }));
     this.lay();
     this.tell(now, says, changed);
-    this.paint();
   }
 
   // ---- what is said: one sentence, and one next step ----

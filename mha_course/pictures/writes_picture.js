@@ -2,7 +2,8 @@
 
 export function pictureOf(writes) {
   const { view: { scene, el }, stage, words, bars, answer, story } = writes, range = document.createRange();
-  const all = stage.closest(".mha-top").getBoundingClientRect(), ink = (name) => el.style.getPropertyValue(name);
+  const all = stage.closest(".mha-top").getBoundingClientRect(), own = getComputedStyle(el),
+    ink = (name) => own.getPropertyValue(name);
   const box = (thing) => {
     const { left, top, width, height } = thing.getBoundingClientRect();
     return { x: left - all.left, y: top - all.top, width, height };

@@ -3,6 +3,7 @@
 export const WRITES_STYLE = `
 .mha-writing{container-type:inline-size;--mha-ribbon:#5c8dc6;--mha-answer:#174f92;--mha-cut:#b8390b;
  font-size:var(--mha-quiet)}
+.mha-dark.mha-writing{--mha-ribbon:#6ea5e0;--mha-answer:#8fbff2;--mha-cut:#ff8f57}
 .mha-left .mha-caption{font-size:var(--mha-body);min-height:2.9em;max-width:none;display:grid;align-content:center;
  text-align:center;text-wrap:balance;margin:.3rem 0}
 .mha-top{display:grid;grid-template-columns:minmax(0,1fr) 17.5rem;gap:0 1.5rem;align-items:start}

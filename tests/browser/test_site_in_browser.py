@@ -54,8 +54,8 @@ MOVE = """([k, last]) => {
   return label.textContent;
 }"""  # noqa: E501
 OPEN = "document.querySelectorAll('details').forEach(d => { d.open = true; })"
-# What axe's other rules read, but for sizes and places.
-WRITTEN = 'document.body.innerHTML.replace(/ (style|data-first)="[^"]*"/g, \'\')'
+# What axe's other rules read, but for sizes, places and the class that says the theme.
+WRITTEN = 'document.body.innerHTML.replace(/ (style|data-first)="[^"]*"| mha-dark/g, \'\')'
 DRAWN = """dark => [...document.querySelectorAll('[id^=explore-]')]
   .every(e => {
     const drawn = e.querySelector('canvas[aria-label]');
