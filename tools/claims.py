@@ -20,7 +20,8 @@ What is often said about attention, and what came out when a notebook of this se
 computed in the notebook named.
 “no” needs a test that could have said yes; where it could not, the claim is not decided.
 Each row says what chance alone would give and where the figure lies; “exact” where chance plays
-no part. The last column says of what it is true: what has one value there was never varied.
+no part. The last column says of what it is true: what has one value there was never varied. What
+was *also tried* was computed once, and is in no notebook.
 {counts}
 This file is made from the notebooks by `python tools/claims.py`.
 
@@ -58,9 +59,10 @@ def place(claim: str) -> str:
 
 
 def row(path: Path, card: str) -> str:
-    claim, verdict, *rest = (line.split(": ", 1) for line in card.splitlines())
+    claim, verdict, measured, *tried = (line.split(": ", 1) for line in card.splitlines())
     holds, notebook = HOLDS[verdict[0]], f"[{path.stem[:2]}]({path.name})"
-    words = (claim[1], place(claim[1]), notebook, holds, verdict[1], *(line[1] for line in rest))
+    tried_on = ". Also tried: ".join(line[1] for line in tried)
+    words = (claim[1], place(claim[1]), notebook, holds, verdict[1], measured[1], tried_on)
     return "| " + " | ".join(word.replace("|", "\\|") for word in words) + " |\n"
 
 

@@ -42,6 +42,7 @@ class Claim:
         power: the smallest effect that this would have shown; needed where holds is None.
         tried: of what it is true, from the values that the cell used: {"pages": 3} is shown as
             3 pages, {"d_k": (8, 64)} as d_k = 8, 64. What has one value was never varied.
+        also: what was tried besides, once, and is not computed in the notebook.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Claim:
     power: str = ""
     exact: str = ""
     tried: Mapping[str, int | Iterable[object]] = field(kw_only=True)
+    also: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.holds, bool | None):
@@ -65,6 +67,7 @@ class Claim:
             interval=self.interval,
             power=self.power,
             exact=self.exact,
+            also=self.also,
         )
         if not (isinstance(self.tried, Mapping) and self.tried):
             raise TypeError(f"tried must be a dict, name by name how many; got {say(self.tried)}.")
@@ -104,29 +107,33 @@ class Claim:
         return "; ".join([self.measured, *said]).replace("True", "yes").replace("False", "no")
 
     @property
-    def tried_on(self) -> str:
-        return "; ".join(
+    def below(self) -> dict[str, str]:
+        """What stands below the verdict, line by line."""
+        tried = "; ".join(
             f"{of:,} {name}" if isinstance(of, int) else f"{name} = {', '.join(map(str, of))}"
             for name, of in self.tried.items()
         )
+        also = {"Also tried": self.also} if self.also else {}
+        return {"Measured": self.figures, "Tried on": tried} | also
 
     def __str__(self) -> str:
-        return (
-            f"Claim: {self.text}\n{self.word}: {self.verdict}\n"
-            f"Measured: {self.figures}\nTried on: {self.tried_on}"
-        )
+        below = "".join(f"\n{name}: {said}" for name, said in self.below.items())
+        return f"Claim: {self.text}\n{self.word}: {self.verdict}{below}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         colour = VERDICTS[self.holds][1]
         quoted = self.text if QUOTED.search(self.text) else f"“{self.text}”"
+        below = "".join(
+            f"<p style='margin:.2em 0'>{name}: {prose(said)}</p>"
+            for name, said in self.below.items()
+        )
         return (
             '<div style="border:1px solid #808080;padding:.4em 1em;max-width:48em">'
             f"<p style='margin:.2em 0'><em>{prose(quoted)}</em></p>"
             f"<details style='margin:.3em 0'><summary style='cursor:pointer'>{GUESS}</summary>"
             f"<div style='border-left:4px solid {colour};padding-left:.8em;margin:.4em 0'>"
             f"<p style='margin:.2em 0'><strong>{self.word}:</strong> {prose(self.verdict)}</p>"
-            f"<p style='margin:.2em 0'>Measured: {prose(self.figures)}</p>"
-            f"<p style='margin:.2em 0'>Tried on: {prose(self.tried_on)}</p></div></details></div>"
+            f"{below}</div></details></div>"
         )

@@ -48,7 +48,7 @@ def test_a_claim_says_the_same_in_words_and_in_html(holds):
     html = claim._repr_html_()
     assert "a &lt; b" in html and "it &lt;depends&gt;." in html
     assert "Measured: 3 &amp; 4; by chance &lt; 2; interval 1 to 5; would show &gt; 6" in html
-    assert "Tried on: a &lt; b = 3, 5; 2,000 draws" in html
+    assert "Tried on: a &lt; b = 3, 5; 2,000 draws" in html and "Also" not in html + str(claim)
     for other, word in WORDS.items():
         assert (word in html) == (word in str(claim)) == (other is holds)
 
@@ -71,6 +71,18 @@ def test_a_card_says_what_chance_would_give_or_why_there_is_none(chance):
     claim = claim_of(holds=True, measured=f"c {True}, {False}", exact="d")
     assert str(claim).endswith("Measured: c yes, no; exact: d\nTried on: 3 runs")
     assert Claim.span([0.801, 0.799], 1) == "0.8"
+
+
+def test_what_was_tried_besides_stands_apart_from_a_verdict_that_is_read_at_once():
+    claim = claim_of(holds=True, exact="d", also="more < 5.")
+    assert str(claim).endswith("Tried on: 3 runs\nAlso tried: more < 5.")
+    assert "<p style='margin:.2em 0'>Also tried: more &lt; 5.</p>" in claim._repr_html_()
+    assert claims.row(Path("01_a.ipynb"), str(claim)).endswith(
+        "| 3 runs. Also tried: more < 5. |\n"
+    )
+    for _, card in claims.claims():
+        verdict = card.splitlines()[1]
+        assert len(verdict.split()) <= 80 and "also tried" not in verdict, verdict
 
 
 @pytest.mark.parametrize("holds", [True, False])
