@@ -364,7 +364,8 @@ export class Writes {
   tell(now, says, changed) {
     const { story, cuts, mode, where: [layer, head] = [] } = this, answer = `“${bare(story.answer)}”`, steps = [],
       n = cuts.length;
-    const back = ["Put it back", () => this.set([])], next = [`Next: ${this.shortened()} …`, () => this.choose(1)];
+    const back = [n > 1 ? "Put all back" : "Put it back", () => this.set([])],
+      next = [`Next: ${this.shortened()} …`, () => this.choose(1)];
     const put = (sentence, ...more) => { this.verdict = sentence; steps.push(...more); };
     const of = (cut) => this.weight(...cut), last = cuts.at(-1), [first] = story.before ?? [], lost = now
       ? first[1] - now.p : 0;

@@ -395,6 +395,7 @@ def test_a_link_brings_golf_with_one_s_own_sentence_back(view):
     for cut in (0, 1):
         view.locator(".mha-tee button").nth(cut).click()
         caption.filter(has_text=f"{cut + 1} cut").wait_for()
+    button(name="Put all back").wait_for()
     link, said = view.url, caption.text_content()
     view.goto("about:blank")
     view.goto(link)
