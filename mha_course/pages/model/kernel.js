@@ -12,29 +12,16 @@ export const turn = () => new Promise((go) => {
 });
 
 // What the encoder needs of kernel.ts, for a browser without SIMD.
-function plain(memory) {
-  const row = (at, n) => memory.subarray(at / 4, at / 4 + n);
-  const dot = (a, b) => {
-    let sum = 0;
-    for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
-    return sum;
-  };
-  return {
-    linear(x, T, m, w, n, b, y) {
-      for (let t = 0; t < T; t++) {
-        const to = row(y + 4 * t * n, n), from = row(x + 4 * t * m, m), bias = row(b, n);
-        for (let i = 0; i < n; i++) to[i] = bias[i] + dot(from, row(w + 4 * i * m, m));
-      }
-    },
-    scores(x, d, k, step, n, y) {
-      for (let c = 0; c < n; c++) row(y, n)[c] = dot(row(x, d), row(k + c * step, d)) / Math.sqrt(d);
-    },
-    mix(x, n, v, step, d, y) {
-      const to = row(y, d).fill(0);
-      row(x, n).forEach((weight, c) => row(v + c * step, d).forEach((value, i) => { to[i] += weight * value; }));
-    },
-  };
-}
+const plain = (memory) => ({
+  linear(x, T, m, w, step, n, y) {
+    for (let t = 0; t < T; t++) for (let i = 0; i < n; i++) {
+      const from = x / 4 + t * m, row = (w + i * step) / 4;
+      let sum = 0;
+      for (let c = 0; c < m; c++) sum += memory[from + c] * memory[row + c];
+      memory[y / 4 + t * n + i] = sum;
+    }
+  },
+});
 
 export class Memory {
   // `about`: for each file its size, and the tensors in it as [name, bytes that stay as they are, float16 that follow

@@ -1,5 +1,5 @@
-// What both engines compute most, in one memory that the page gives: matrices times rows of float32, and attention.
-// x, y, w, s and their like are places in that memory, in bytes. `tools/kernel.py` makes kernel.wasm of this file.
+// What both engines compute most, in one memory that the page gives: matrices times rows of float32. x, y, w, s and
+// their like are places in that memory, in bytes. `tools/kernel.py` makes kernel.wasm of this file.
 //
 // W in 4 bits: for each 32 numbers of a row 16 bytes at w (0 to 15 in the low halves, 16 to 31 in the high ones) and
 // two float32, d and e, at s; a number is d · q + e. In 8 bits: 32 int8 at w, one d at s; a number is d · q.
@@ -61,29 +61,30 @@ export function words(x: usize, m: usize, w: usize, s: usize, n: usize, y: usize
   }
 }
 
-// Two columns of y (T, n), at y: those of two rows of m float32 at w, and a, b to begin with. T is a multiple of 4.
-function pair(x: usize, T: usize, m: usize, w: usize, a: f32, b: f32, y: usize, n: usize): void {
+// Two columns of y (T, n), at y: those of two rows of m float32 at w, which lie `step` bytes apart.
+function pair(x: usize, T: usize, m: usize, w: usize, step: usize, y: usize, n: usize): void {
   const row = <usize>4 * m, line = <usize>4 * n;
   for (const last = y + T * line; y < last; x += 4 * row) {
     let c0 = f32x4.splat(0), c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
     for (let q = w, p = x; q < w + row; q += 16, p += 16) {
-      const u = v128.load(q), v = v128.load(q + row);
+      const u = v128.load(q), v = v128.load(q + step);
       let z = v128.load(p);
       c0 = plus(c0, u, z), d0 = plus(d0, v, z), z = v128.load(p + row);
       c1 = plus(c1, u, z), d1 = plus(d1, v, z), z = v128.load(p + 2 * row);
       c2 = plus(c2, u, z), d2 = plus(d2, v, z), z = v128.load(p + 3 * row);
       c3 = plus(c3, u, z), d3 = plus(d3, v, z);
     }
-    f32.store(y, total(c0) + a), f32.store(y, total(d0) + b, 4), y += line;
-    f32.store(y, total(c1) + a), f32.store(y, total(d1) + b, 4), y += line;
-    f32.store(y, total(c2) + a), f32.store(y, total(d2) + b, 4), y += line;
-    f32.store(y, total(c3) + a), f32.store(y, total(d3) + b, 4), y += line;
+    f32.store(y, total(c0)), f32.store(y, total(d0), 4), y += line;
+    f32.store(y, total(c1)), f32.store(y, total(d1), 4), y += line;
+    f32.store(y, total(c2)), f32.store(y, total(d2), 4), y += line;
+    f32.store(y, total(c3)), f32.store(y, total(d3), 4), y += line;
   }
 }
 
-// y (T, n) = x (T, m) Wᵀ + b, W in float32. T and m are multiples of 4, n of 2.
-export function linear(x: usize, T: usize, m: usize, w: usize, n: usize, b: usize, y: usize): void {
-  for (let i: usize = 0; i < 4 * n; i += 8, w += 8 * m) pair(x, T, m, w, f32.load(b + i), f32.load(b + i, 4), y + i, n);
+// y (T, n) = x (T, m) Wᵀ, W in float32, its rows `step` bytes apart. m is a multiple of 4, n of 2; up to three more rows
+// of y are written.
+export function linear(x: usize, T: usize, m: usize, w: usize, step: usize, n: usize, y: usize): void {
+  for (let i: usize = 0; i < 4 * n; i += 8, w += 2 * step) pair(x, T, m, w, step, y + i, n);
 }
 
 function open(v: v128, d: v128, e: v128, to: usize): void {
@@ -91,31 +92,13 @@ function open(v: v128, d: v128, e: v128, to: usize): void {
   v128.store(to, plus(e, d, four(v, 2)), 32), v128.store(to, plus(e, d, four(v, 3)), 48);
 }
 
-// y (T, n) = x (T, m) Wᵀ, W in 4 bits. T is a multiple of 4, n of 2. `rows`: room for two rows of W in float32.
+// y (T, n) = x (T, m) Wᵀ, W in 4 bits; all as above. `rows`: room for two rows of W in float32.
 export function many(x: usize, T: usize, m: usize, w: usize, s: usize, n: usize, y: usize, rows: usize): void {
   for (let i: usize = 0; i < 4 * n; i += 8) {
     for (let to = rows; to < rows + 8 * m; to += 128, w += 16, s += 8) {
       const v = v128.load(w), d = v128.load32_splat(s), e = v128.load32_splat(s, 4);
       open(low(v), d, e, to), open(high(v), d, e, to + 64);
     }
-    pair(x, T, m, rows, 0, 0, y + i, n);
-  }
-}
-
-// y (n): how a query of d numbers at x scores the keys at k, which lie `step` bytes apart.
-export function scores(x: usize, d: usize, k: usize, step: usize, n: usize, y: usize): void {
-  for (const last = y + 4 * n, scale = f32(1 / Math.sqrt(f64(d))); y < last; y += 4, k += step) {
-    let sum = f32x4.splat(0);
-    for (let i: usize = 0; i < 4 * d; i += 16) sum = plus(sum, v128.load(x + i), v128.load(k + i));
-    f32.store(y, total(sum) * scale);
-  }
-}
-
-// y (d): what n weights at x make of the values at v, which lie `step` bytes apart.
-export function mix(x: usize, n: usize, v: usize, step: usize, d: usize, y: usize): void {
-  for (let i: usize = 0; i < 4 * d; i += 16) {
-    let sum = f32x4.splat(0);
-    for (let c: usize = 0; c < n; c++) sum = plus(sum, v128.load32_splat(x + 4 * c), v128.load(v + c * step + i));
-    v128.store(y + i, sum);
+    pair(x, T, m, rows, 4 * m, y + i, n);
   }
 }
