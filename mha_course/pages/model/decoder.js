@@ -27,11 +27,11 @@ export class Decoder extends Rows {
 
   norm(x, name) { return norm(x, EPS, this.memory.tensor(name)); }
 
-  // Rows x (T, m) through a matrix of the model, (T, n); they stand at `y`, too.
-  linear(x, m, name) {
-    const { memory } = this, { raw, halves, bytes } = memory.places.get(name), n = 2 * bytes / m, T = x.length / m;
+  // Rows x (T, m) through a matrix of the model, (T, n); they stand at `y`, too. One in 8 bits takes a row at a time.
+  linear(x, m, name, bits = 4) {
+    const { memory } = this, { raw, halves, bytes } = memory.places.get(name), n = 8 * bytes / bits / m, T = x.length / m;
     memory.floats(this.x, x.length).set(x);
-    if (T === 1) memory.kernel.one(this.x, m, raw, halves, n, this.y, this.scratch);
+    if (T === 1) memory.kernel.one(this.x, m, raw, halves, n, this.y, this.scratch, bits);
     else memory.kernel.many(this.x, T, m, raw, halves, n, this.y, this.scratch);
     return memory.floats(this.y, T * n).slice();
   }

@@ -26,8 +26,8 @@ function low(v: v128): v128 { return v128.and(v, i8x16.splat(15)); }
 
 function high(v: v128): v128 { return i8x16.shr_u(v, 4); }
 
-// y (n) = W x (m), W in 4 bits. `sums`: room for m / 32 numbers.
-export function one(x: usize, m: usize, w: usize, s: usize, n: usize, y: usize, sums: usize): void {
+// y (n) = W x (m), W in 4 or 8 bits; made for each of them. `sums`: room for m / 32 numbers.
+@inline function row(x: usize, m: usize, w: usize, s: usize, n: usize, y: usize, sums: usize, bits: i32): void {
   const end = x + 4 * m;
   for (let p = x, q = sums; p < end; p += 128, q += 4) {
     let sum = f32x4.splat(0);
@@ -38,27 +38,20 @@ export function one(x: usize, m: usize, w: usize, s: usize, n: usize, y: usize, 
     let sum = f32x4.splat(0), rest: f32 = 0;
     let p = x, q = sums;
     do {
-      const v = v128.load(w);
-      sum = plus(sum, v128.load32_splat(s), f32x4.add(sixteen(low(v), p), sixteen(high(v), p + 64)));
-      rest += f32.load(s, 4) * f32.load(q); // e · Σ x
-      p += 128, q += 4, w += 16, s += 8;
+      const v = v128.load(w), d = v128.load32_splat(s);
+      if (bits === 4) {
+        sum = plus(sum, d, f32x4.add(sixteen(low(v), p), sixteen(high(v), p + 64)));
+        rest += f32.load(s, 4) * f32.load(q); // e · Σ x
+      } else sum = plus(sum, d, f32x4.add(sixteen(v, p), sixteen(v128.load(w, 16), p + 64)));
+      p += 128, q += 4, w += 4 * bits, s += 32 / bits;
     } while (p < end);
     f32.store(y, total(sum) + rest);
   }
 }
 
-// y (n) = W x (m), W in 8 bits.
-export function words(x: usize, m: usize, w: usize, s: usize, n: usize, y: usize): void {
-  const end = x + 4 * m;
-  for (const last = y + 4 * n; y < last; y += 4) {
-    let sum = f32x4.splat(0);
-    let p = x;
-    do {
-      sum = plus(sum, v128.load32_splat(s), f32x4.add(sixteen(v128.load(w), p), sixteen(v128.load(w, 16), p + 64)));
-      p += 128, w += 32, s += 4;
-    } while (p < end);
-    f32.store(y, total(sum));
-  }
+export function one(x: usize, m: usize, w: usize, s: usize, n: usize, y: usize, sums: usize, bits: i32): void {
+  if (bits === 4) row(x, m, w, s, n, y, sums, 4);
+  else row(x, m, w, s, n, y, sums, 8);
 }
 
 // Two columns of y (T, n), at y: those of two rows of m float32 at w, which lie `step` bytes apart.
@@ -81,8 +74,8 @@ function pair(x: usize, T: usize, m: usize, w: usize, step: usize, y: usize, n: 
   }
 }
 
-// y (T, n) = x (T, m) Wᵀ, W in float32, its rows `step` bytes apart. m is a multiple of 4, n of 2; up to three more rows
-// of y are written.
+// y (T, n) = x (T, m) Wᵀ, W in float32, its rows `step` bytes apart. m is a multiple of 4, n of 2, and where T is none
+// up to three more rows of y are written.
 export function linear(x: usize, T: usize, m: usize, w: usize, step: usize, n: usize, y: usize): void {
   for (let i: usize = 0; i < 4 * n; i += 8, w += 2 * step) pair(x, T, m, w, step, y + i, n);
 }

@@ -35,8 +35,6 @@ export class Writer {
     const read = (merges) => { this.pairs = new BytePairs(about.first, merges); };
     this.memory = new Memory(about, fetch, read, came);
     this.decoder = new Decoder(this.memory);
-    this.row = this.memory.take(4 * d_model);
-    this.scored = this.memory.take(4 * about.shard);
     this.memory.begin(wasm);
     if (!this.memory.simd) throw new Error("This browser is too old for the model: it has no WebAssembly SIMD.");
     this.shards = Object.keys(about.parts).filter((name) => name.startsWith("words-"));
@@ -115,13 +113,9 @@ export class Writer {
 
   // The scores after a row that left the last layer: its norm times every word.
   head(row) {
-    const { memory, memory: { about: { shard } } } = this, scores = new Float32Array(shard * this.shards.length);
-    memory.floats(this.row, d_model).set(this.decoder.norm(row, "last"));
-    this.shards.forEach((name, i) => {
-      const { raw, halves } = memory.places.get(name);
-      memory.kernel.words(this.row, d_model, raw, halves, shard, this.scored);
-      scores.set(memory.floats(this.scored, shard), i * shard);
-    });
+    const { decoder, shards, memory: { about: { shard } } } = this, scores = new Float32Array(shard * shards.length);
+    const x = decoder.norm(row, "last");
+    shards.forEach((name, i) => scores.set(decoder.linear(x, d_model, name, 8), i * shard));
     return scores;
   }
 
