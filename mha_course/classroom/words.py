@@ -15,7 +15,7 @@ from mha_course.base.disk import free_path
 from mha_course.base.numerals import counted
 from mha_course.classroom.files import Roster, table_in
 from mha_course.classroom.final_test import A_STEP, ANSWER, Part
-from mha_course.classroom.grading import ALL, DONE, MISSING, OPEN, TRIED, Row
+from mha_course.classroom.grading import ALL, DONE, OPEN, TRIED, Row, Submission
 from mha_course.classroom.pages import no_formula, number, page, points, table
 from mha_lesson.refusals import say
 
@@ -63,11 +63,11 @@ def answers(rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float]) 
             continue  # another test, or a file that cannot be read: no 0 without a look
         for n, part in enumerate(test, 1):
             text = max((some[n - 1] for some in texts), key=len, default="")
-            by_check, says = _bare(text, part) if text else 0.0, ""
-            if part.name:
-                best = row.best(part.name)
-                text = best.code.get(part.name, "") if best else ""
-                by_check, says = _judged(row, part), best.words.get(part.name, "") if best else ""
+            by_check, says = _bare(text, part) if text not in ("", part.stub) else 0.0, ""
+            best = row.best(part.name)  # else it may stand there under another name
+            if best and best.states[part.name] != OPEN:
+                text, says = best.code.get(part.name, ""), best.words.get(part.name, "")
+                by_check = _judged(best, part)
             if not by_check and heads[n - 1] not in asked:
                 by_check = None
             known = typed.get(_key(n, row.learner.name, text))
@@ -75,13 +75,12 @@ def answers(rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float]) 
     return sorted(made, key=lambda answer: answer.question)
 
 
-def _judged(row: Row, part: Part) -> float | None:
+def _judged(best: Submission, part: Part) -> float | None:
     """What code is worth: less for each step that its check names as wrong."""
-    best, state = row.best(part.name), row.state(part.name)
-    slips = {slip.key for slip in ALL[part.name].slips}
-    if state in (DONE, OPEN, MISSING):
-        return float(part.points * (state == DONE))
-    if best and state == TRIED and (named := best.slips.get(part.name)) and {*named} <= slips:
+    state, slips = best.states[part.name], {slip.key for slip in ALL[part.name].slips}
+    if state == DONE:
+        return float(part.points)
+    if state == TRIED and (named := best.slips.get(part.name)) and {*named} <= slips:
         return float(max(0, part.points - A_STEP * len(named)))
     return None
 
@@ -91,9 +90,7 @@ def _bare(text: str, part: Part) -> float | None:
     if not part.right or not (said := BARE.fullmatch(text)):
         return None
     if part.choices:
-        right = {str(i): choice for i, choice in enumerate(part.choices, 1)}.get(
-            said[1]
-        ) == part.right
+        right = said[1] in {str(i) for i, c in enumerate(part.choices, 1) if c == part.right}
     else:
         readings = {said[1].replace("−", "-").replace(",", sign) for sign in ("", ".")}
         numbers = [float(reading) for reading in readings if reading.count(".") < 2]
@@ -119,8 +116,7 @@ def typed_in(out: Path, test: Sequence[Part]) -> dict[Key, float]:
     found, of = {}, {str(n): part.points for n, part in enumerate(test, 1)}
     for n, who, text, *_, said in (line for line in lines if line[-1].strip()):
         value = float(said.replace(",", ".")) if re.fullmatch(r" *\d+([.,]\d+)? *", said) else -1
-        if not 0 <= value <= of.get(n, 0):
-            most = of.get(n, 0)
+        if not (most := of.get(n, 0)) >= value >= 0:
             got = f"got {say(said)} ({who})"
             raise ValueError(f"{path}: question {n} gives 0 to {most} points; {got}.")
         found[_key(n, who, text)] = value
@@ -155,8 +151,7 @@ def save(
     given = {"title": "Answers by question", "test": test, "head": HEAD, "rows": placed}
     last = todo[-1] if left_out else ""
     page(out / "words.html", **given, left_out=last, groups=[*enumerate(equal.values())])
-    names = [row.learner.name for row in rows]
-    of = {name: [a.points for a in found if a.learner == name] for name in names}
+    of = {r.learner.name: [a.points for a in found if a.learner == r.learner.name] for r in rows}
     columns = {f"question {n}": part.points for n, part in enumerate(test, 1)}
     points(out, roster, columns, {name: parts or [None] * len(test) for name, parts in of.items()})
     return "\n".join(todo)

@@ -69,6 +69,15 @@ def test_code_that_is_wrong_in_one_step_earns_points_and_what_has_no_name_is_rea
     assert (line["question 1"], line["question 2"], line["all"]) == (points, "", "")
 
 
+@pytest.mark.parametrize("states", [{}, {NAME: OPEN}])
+def test_code_of_another_name_is_read_and_an_open_stub_is_not(states):
+    for code, points in (("def mine(x): return x", None), ("", 0), (TEST[0].stub, 0)):
+        [row] = rows(ada="so")
+        row.submissions[0].texts.insert(1, code)
+        row.submissions[0].states = states
+        assert words.answers([row], TEST, {})[0][2:4] == (code, points)
+
+
 FACTOR = Part(1, "How many times?", "k", right="0.125")
 THOUSANDS = Part(1, "How many?", "k", right="4000")
 
