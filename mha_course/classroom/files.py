@@ -35,6 +35,7 @@ NO_ZIP = "a zip archive that cannot be opened{}: hand in the notebook itself"
 PLATFORM = re.compile(
     r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_(?:\d{3,}_|assignsubmission_(?:file|onlinetext))", re.I
 )
+CANVAS = re.compile(r"^[^_/]+_\d+_\d{3,}_|_LATE_\d+_\d{3,}_")
 NOISE = {"__MACOSX", "__pycache__"}
 OURS = {"CLAIMS.md", "WORDS.md", "LICENSE", "Thumbs.db", "desktop.ini"}  # nobody's work
 BOOK = re.compile(r"\.(ipynb(\.txt|\.json)?|zip)$", re.I)  # browsers add an ending
@@ -314,7 +315,7 @@ def read_roster(path: Path) -> Roster:
     try:
         lines = table_in(path)
     except (OSError, csv.Error) as error:
-        raise SystemExit(f"The roster {path} cannot be read as CSV: {error}.") from error
+        raise SystemExit(f"The roster {path} cannot be read; save it as CSV: {error}.") from error
     lines = [[shown(cell.strip()) if cell.strip() else "" for cell in cells] for cells in lines]
     heads = [cell.casefold() for cell in lines[0]] if lines else []
     columns = [i for i, head in enumerate(heads) if head in NAMED_IN][:1]

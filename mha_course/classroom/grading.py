@@ -18,7 +18,7 @@ import matplotlib
 
 from mha_course import check
 from mha_course.classroom import signs, values
-from mha_course.classroom.files import HandIn, Learner, content, shown
+from mha_course.classroom.files import CANVAS, HandIn, Learner, content, shown
 from mha_course.classroom.reading import Contents, course_cells, read
 from mha_course.classroom.sandbox import PROJECT, Limits, Outcome, run, strongest
 from mha_course.classroom.sandboxed import FILE, Candidate, Session
@@ -115,8 +115,9 @@ class Row:
 
     @property
     def late(self) -> list[HandIn]:
-        """What was changed after the day that was given, by the file's own date."""
-        return [h for h in self.learner.notebooks if h.changed > self.due]
+        """What Canvas calls so, or what was changed after the day given, by the file's own date."""
+        named = [(CANVAS.search(h.file), h) for h in self.learner.notebooks]
+        return [h for m, h in named if ("_LATE_" in m[0] if m else h.changed > self.due)]
 
     @property
     def notes(self) -> list[str]:

@@ -1316,7 +1316,10 @@ def test_what_came_late_and_what_is_new_are_marked(tmp_path, monkeypatch, capsys
     ada, bob = classroom.main(command)
     assert not ada.late and bob.notes == ["bob/03_x.ipynb: late"] and not (ada.new or bob.new)
     write(tmp_path / "in/bob/03_x.ipynb", "again")
-    ada, bob = classroom.main(command)
+    for name, changed in (("cid_12", end + 60), ("dan_LATE_34", 0)):  # Canvas dates the download
+        os.utime(write(tmp_path / f"in/{name}_567_03_x.ipynb", name), (changed, changed))
+    ada, bob, cid, dan = classroom.main(command)
+    assert dan.late and not cid.late
     assert bob.new and not ada.new and "bob *" in capsys.readouterr().out
 
 
