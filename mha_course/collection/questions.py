@@ -79,7 +79,7 @@ class Question:
 
 def read(source: Path) -> Mapping[str, Question]:
     """All questions of a file by their names, in its order."""
-    groups = tomllib.loads(source.read_text("utf-8"))
+    groups = tomllib.loads(source.read_text("utf-8-sig"))
     entries = {
         f"{group}.{name}".removeprefix("question."): entry
         for group, some in groups.items()
@@ -94,9 +94,11 @@ def _question(name: str, **entry: Any) -> Question:
     if right := entry.get("right"):  # has no place of its own among the mistakes
         told = Choice(entry.get("answer", ""), name[:2], entry.get("at", ""))
         choices = dict(sorted((wrong | {right: told}).items()))
-    lists = {key: tuple(entry.pop(key, ())) for key in ("must", "often")}
-    parts: dict[str, Any] = entry | lists
-    return Question(name, choices=choices, **parts)
+    elif wrong:
+        raise ValueError(f"{name} needs `right` beside `wrong`.")
+    for key in {"must", "often"} & entry.keys():
+        entry[key] = (said,) if isinstance(said := entry[key], str) else (*said,)
+    return Question(name, choices=choices, **entry)
 
 
 @cache

@@ -22,7 +22,7 @@ classroom --roster | nowhere.csv; nobody.csv; twice.csv
 classroom --out | in; in/ada/03_x.ipynb
 test --notebooks | 6-1; 01-99; 0-9999999999; six; 01-; 01-03-05
 test --seed | -1; 1e3; 1.5; seven
-test --bank | nowhere.toml; wrong.toml; noted.toml; short.toml; astray.toml; free.toml
+test --bank | nowhere.toml; wrong.toml; noted.toml; short.toml; astray.toml; free.toml; mean.toml
 worksheets --seed | x; 1.5; 1-3
 export | nowhere.ipynb; wrong.toml
 weights | reader
@@ -42,6 +42,7 @@ FILES = {
     "short.toml": '[12.mine]\nasks = "Why?"\n',
     "astray.toml": f"[99.mine]\n{MINE}must = ['so']\n",  # in no notebook
     "free.toml": f"[12.mine]\n{MINE}",  # for no points
+    "mean.toml": f"[12.mine]\n{MINE}must = ['so']\nwrong = [['no', 'Since.', '12 x']]",  # no right
     "in/ada/03_x.ipynb": "{}",
 }
 
@@ -84,9 +85,8 @@ def test_folders_and_numbers_that_are_not_there(tmp_path):
 def test_points_that_cannot_be(tmp_path, typed):
     test = [Part(5, "Write.", "k"), Part(2, "Why?", "k")]
     (tmp_path / words.FILE).write_text(f"{','.join(words.HEAD)}\n2,ada,so,2,,{typed}\n")
-    with pytest.raises(
-        ValueError, match=f"question 2 gives 0 to 2 points; got '{re.escape(typed)}'"
-    ):
+    says = f"question 2 gives 0 to 2 points; got '{re.escape(typed)}'"
+    with pytest.raises(ValueError, match=says):
         words.typed_in(tmp_path, test)
     (tmp_path / words.FILE).write_text("question,points\n2,1\n")
     with pytest.raises(ValueError, match="should have the columns question, learner"):
