@@ -90,8 +90,7 @@ def _files(model: pretrained.PretrainedModel) -> Iterator[File]:
         sizes = [(tensor, 0, values.numel()) for tensor, values in part.items()]
         yield name, _coded(*part.values()), sizes
     for i, some in enumerate(words.split(SHARD)):
-        raw = _coded(some)
-        yield f"words-{i}", raw, [(f"words-{i}", len(raw), 0)]
+        yield f"words-{i}", _coded(some), []
 
 
 def _parts(tensors: dict[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:

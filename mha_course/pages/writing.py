@@ -1,7 +1,8 @@
 """The published writing model as files beside the pages: its own 4 and 8 bits, in scripts.
 
-A file for each layer, one for each 1,024 words, one for the last norm and one for the merges. Of a
-tensor come first its whole numbers, then all float16 factors; norms are float32.
+A file for the merges, one for each layer, one for the last norm, and one for each 1,024 words: in
+this order writer.js asks for them. Of a tensor come first its whole numbers, then all float16
+factors; norms are float32.
 """
 
 import json
@@ -66,16 +67,16 @@ def script(about: dict[str, Any]) -> str:
 
 
 def _parts(stored: dict[str, Any]) -> Iterator[File]:
-    shape, kind, words = stored["words"]
-    for i, some in enumerate(words.view(shape[0], -1).split(SHARD)):
-        yield _file(f"words-{i}", {f"words-{i}": (some, kind)})
-    yield _file("last", {"last": _rows("norm.weight", *stored["norm.weight"])})
     for i in range(smollm.N_LAYERS):
         tensors = {}
         for name, joined in LAYER.items():
             rows = [_rows(of, *stored[f"layers.{i}.{of}.weight"]) for of in joined]
             tensors[f"{i}.{name}"] = torch.cat([row for row, _ in rows]), rows[0][1]
         yield _file(f"layer-{i}", tensors)
+    yield _file("last", {"last": _rows("norm.weight", *stored["norm.weight"])})
+    shape, kind, words = stored["words"]
+    for i, some in enumerate(words.view(shape[0], -1).split(SHARD)):
+        yield _file(f"words-{i}", {f"words-{i}": (some, kind)})
 
 
 def _file(name: str, tensors: dict[str, tuple[Tensor, int]]) -> File:

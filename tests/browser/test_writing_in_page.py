@@ -43,9 +43,7 @@ PROMPTS = [
 # The worker's own class in the page, so that all its scores can be seen.
 DIRECT = """async (about) => {{
   const {{ Writer }} = await import("data:text/javascript;base64,{writer}");
-  const {{ bytesOfFile }} = await import("data:text/javascript;base64,{files}");
-  const fetch = (name) => bytesOfFile(about.folder, name);
-  window.writer = new Writer({{ about, wasm: {kernel} }}, fetch, () => {{}});
+  window.writer = new Writer({{ about, wasm: {kernel} }});
 }}"""
 ASK = """(request) => new Promise(async (take) => {
   const all = [], source = await mhaWriting;
@@ -105,12 +103,9 @@ def page(tab, folder):
 @pytest.fixture
 def direct_page(page, folder):
     """`writer` is the worker's class in the page."""
-    coded = {
-        name: base64.b64encode(bundle(published.SCRIPTS / f"{name}.js").encode()).decode()
-        for name in ("writer", "files")
-    }
+    coded = base64.b64encode(bundle(published.SCRIPTS / "writer.js").encode()).decode()
     about = json.loads((folder / "about.json").read_text("utf-8"))
-    page.evaluate(DIRECT.format(kernel=published.kernel(), **coded), about)
+    page.evaluate(DIRECT.format(kernel=published.kernel(), writer=coded), about)
     return page
 
 

@@ -1,8 +1,8 @@
 // A model's numbers in one memory, and what computes there: kernel.ts where the browser has SIMD. Places are bytes'.
 
-import { widen } from "./files.js";
+import { bytesOfFile, widen } from "./files.js";
 
-const PAGE = 65536, ABREAST = 4; // bytes of a page of a WebAssembly memory; files that are fetched at a time
+const PAGE = 65536, ABREAST = 4; // bytes of a page of a WebAssembly memory; files that are fetched ahead
 
 // Between two pieces of work: the page may draw, and its reader is heard.
 export const turn = () => new Promise((go) => {
@@ -25,10 +25,9 @@ const plain = (memory) => ({
 
 export class Memory {
   // `about`: for each file its size, and the tensors in it as [name, bytes that stay as they are, float16 that follow
-  // them]; how many words a file has. `fetch(name)` promises a file's bytes, `read(bytes)` takes those of the one
-  // without tensors, `came` hears of each: its name, the bytes that are there, and all.
-  constructor(about, fetch, read, came = () => {}) {
-    Object.assign(this, { about, fetch, read, came, places: new Map(), size: 0, coming: new Map(), busy: 0, have: 0 });
+  // them]; how many words a file has. `came` hears of each: its name, the bytes that are there, and all.
+  constructor(about, came = () => {}, fetch = (name) => bytesOfFile(about.folder, name)) {
+    Object.assign(this, { about, came, fetch, places: new Map(), size: 0, coming: new Map(), have: 0 });
     for (const [name, raw, halves] of Object.values(about.parts).flat()) {
       this.places.set(name, { raw: this.take(raw), halves: this.take(4 * halves), bytes: raw, length: halves });
     }
@@ -65,7 +64,7 @@ export class Memory {
     return length ? this.floats(halves, length) : this.floats(raw, bytes / 4);
   }
 
-  // Promises that a part is in memory. What did not come can be asked for again.
+  // Promises that a part is in memory, or the bytes of one without tensors. What did not come can be asked for again.
   part(name) {
     if (!this.coming.has(name)) {
       this.coming.set(name, this.fetch(name).then((bytes) => this.keep(name, bytes)));
@@ -81,17 +80,10 @@ export class Memory {
       new Uint8Array(this.buffer).set(all.subarray(from, from += bytes), raw);
       widen(all.subarray(from, from += 2 * length), this.floats(halves, length));
     }
-    if (!from) this.read(all);
     this.came(part, this.have += this.about.sizes[part], this.about.all);
+    return from ? null : all;
   }
 
-  // Asks for these parts, a few at a time; who needs one hears what went wrong.
-  ahead(names) {
-    this.queue = names;
-    for (; this.busy < ABREAST; this.busy++) this.some().finally(() => this.busy--);
-  }
-
-  async some() {
-    for (let name; (name = this.queue.shift());) await this.part(name).catch(() => { this.queue = []; });
-  }
+  // Promises the first of these parts, and asks for a few that follow it.
+  first(names) { return names.slice(0, ABREAST).map((name) => this.part(name))[0]; }
 }

@@ -1,15 +1,14 @@
 // The published model in a page: it is fetched when somebody asks for it, and then takes any sentence.
 
 import { d_model, Encoder, N_LAYERS } from "./encoder.js";
-import { bytesOfFile, widen } from "./files.js";
+import { widen } from "./files.js";
 import { Memory, turn } from "./kernel.js";
 import { MOST, Tokenizer } from "./tokenizer.js";
 
 export class Model {
   // `about` is what mha_course.pages.published says, `wasm` the bytes of kernel.wasm.
   constructor(about, wasm) {
-    const read = (bytes) => { this.tokenizer = new Tokenizer(new TextDecoder().decode(bytes).split("\n")); };
-    this.memory = new Memory(about, (name) => bytesOfFile(about.folder, name), read);
+    this.memory = new Memory(about);
     this.encoder = new Encoder(this.memory, MOST);
     Object.assign(this, { wasm, parts: Object.keys(about.parts), ready: false });
   }
@@ -19,19 +18,19 @@ export class Model {
     if (!this.memory.kernel) this.memory.begin(this.wasm);
     let done = 0;
     await Promise.all(names.map((name) => this.memory.part(name).then(() => progress(++done / names.length))));
+    this.tokenizer ??= new Tokenizer(new TextDecoder().decode(await this.memory.part("vocabulary")).split("\n"));
     this.ready = true;
   }
 
-  // What enters the first layer, (T, d_model). Its words are there.
-  embed(ids) {
-    const { memory } = this, sums = new Float32Array(ids.length * d_model);
-    const [positions, segments] = ["positions", "segments"].map((name) => memory.tensor(name));
-    ids.forEach((id, t) => {
-      const [part, i] = memory.word(id), at = memory.places.get(part).raw + 2 * i * d_model;
-      const word = widen(new Uint8Array(memory.buffer, at, 2 * d_model));
-      for (let c = 0; c < d_model; c++) sums[t * d_model + c] = word[c] + positions[t * d_model + c] + segments[c];
-    });
-    return this.encoder.norm(sums, "norm");
+  // What enters the first layer, (T, d_model). Words that are missing are fetched.
+  async embed(ids) {
+    const { memory } = this, [positions, segments] = ["positions", "segments"].map((name) => memory.tensor(name));
+    const rows = await Promise.all(ids.map(async (id, t) => {
+      const [part, i] = memory.word(id), bytes = await memory.part(part);
+      const word = widen(bytes.subarray(2 * i * d_model, 2 * (i + 1) * d_model));
+      return word.map((value, c) => value + positions[t * d_model + c] + segments[c]);
+    }));
+    return this.encoder.norm(Float32Array.from(rows.flatMap((row) => [...row])), "norm");
   }
 
   // A sentence of at most so many tokens. An Error says why a text is none.
@@ -41,17 +40,17 @@ export class Model {
     if (ids.length > most) throw new Error(`The sentence has ${ids.length} tokens; at most ${most} can be shown.`);
     if (ids.slice(1, -1).every((id) =>
       id === unknown)) throw new Error("The model knows no word of this sentence: it was made for English.");
-    await this.open(undefined, ids.map((id) => this.memory.word(id)[0]));
-    return new Sentence(this, text, ids);
+    return new Sentence(this, text, ids, await this.embed(ids));
   }
 }
 
 // A sentence in the model: every head's weights, and what becomes of its words when some are cut.
 export class Sentence {
-  constructor(model, text, ids) {
+  // `x` is what enters the first layer.
+  constructor(model, text, ids, x) {
     const tokens = ids.map((id) => model.tokenizer.pieces[id]), splits = (token) => token?.startsWith("##");
     const labels = tokens.map((token, t) => token.replace(/^##/, "-") + (splits(tokens[t + 1]) ? "-" : ""));
-    Object.assign(this, { model, text, T: ids.length, labels, all: model.encoder.run(model.embed(ids)) });
+    Object.assign(this, { model, text, T: ids.length, labels, all: model.encoder.run(x) });
   }
 
   // A head's weights, (T, T): a row for each query.

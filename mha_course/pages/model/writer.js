@@ -3,7 +3,6 @@
 
 import { BytePairs } from "./bytepairs.js";
 import { d_model, Decoder, MOST, N_LAYERS } from "./decoder.js";
-import { bytesOfFile } from "./files.js";
 import { Memory, turn } from "./kernel.js";
 import { softmax } from "./rows.js";
 
@@ -30,30 +29,28 @@ function largest(odds, n) {
 }
 
 export class Writer {
-  // `about` is what mha_course.pages.writing says; `fetch` and `came` as of a `Memory`.
-  constructor({ about, wasm }, fetch, came) {
-    const read = (merges) => { this.pairs = new BytePairs(about.first, merges); };
-    this.memory = new Memory(about, fetch, read, came);
+  // `about` is what mha_course.pages.writing says; `came` and `fetch` as of a `Memory`.
+  constructor({ about, wasm }, came, fetch) {
+    this.memory = new Memory(about, came, fetch);
     this.decoder = new Decoder(this.memory);
     this.memory.begin(wasm);
     if (!this.memory.simd) throw new Error("This browser is too old for the model: it has no WebAssembly SIMD.");
-    this.shards = Object.keys(about.parts).filter((name) => name.startsWith("words-"));
+    this.parts = Object.keys(about.parts).slice(1); // from the first layer on
+    this.shards = this.parts.slice(N_LAYERS + 1);
     Object.assign(this, { ids: [], start: 0, weights: [] });
   }
 
   async *answer({ prompt, cuts = [], write = 0, temperature = 0, seed = 0, survey = null }) {
-    const { memory } = this;
-    await memory.part("merges");
-    const ids = this.pairs.encode(prompt), own = [...new Set(ids.map((id) => memory.word(id)[0]))];
+    const { memory, parts } = this;
+    this.pairs ??= new BytePairs(memory.about.first, await memory.part("merges"));
+    const ids = this.pairs.encode(prompt), own = ids.map((id) => memory.word(id)[0]);
     if (!ids.length) throw new Error("Type a beginning: there is no word in the field.");
     if (ids.length > LONGEST) throw new Error(`The text has ${ids.length} tokens; at most ${LONGEST} are taken.`);
     yield { kind: "words", words: ids.map((id) => this.pairs.text(id)) };
-    const first = [...own, "layer-0"], last = ["last", ...this.shards];
-    memory.ahead([...first]); // ribbons are seen twice as soon where these have the network to themselves
-    for (const name of first) await memory.part(name);
-    memory.ahead([...LAYERS.slice(1).map((l) => `layer-${l}`), ...last]);
+    // Ribbons are seen twice as soon where what they need has the network to itself.
+    await Promise.all([...own, parts[0]].map((name) => memory.part(name)));
     yield* this.read(ids);
-    for (const name of last) await memory.part(name);
+    for (let i = N_LAYERS; i < parts.length; i++) await memory.first(parts.slice(i));
     this.before ??= softmax(this.head(this.states[N_LAYERS]));
     const { before } = this, scores = this.scores(cuts), odds = softmax(scores.slice());
     const listed = new Set([...largest(odds, LIKELIEST), ...largest(before, LIKELIEST)]);
@@ -80,7 +77,7 @@ export class Writer {
     if (`${ids}` !== `${this.ids}`) this.begin(ids);
     for (const l of LAYERS) {
       if (l === this.weights.length) {
-        await this.memory.part(`layer-${l}`);
+        await this.memory.first(this.parts.slice(l));
         const { x, weights } = this.decoder.layer(this.x, this.start, l);
         this.x = x;
         this.states.push(x.slice(-d_model));
@@ -158,9 +155,8 @@ const fromPage = (name) => new Promise((take, fail) => {
 
 async function serve(request, own) {
   try {
-    const itself = (name) => bytesOfFile(told.about.folder, name);
     const came = (name, have, of) => tell({ kind: "progress", what: name.replace("-", " "), have, of });
-    writer ??= new Writer(told, told.disk ? fromPage : itself, came);
+    writer ??= new Writer(told, came, told.disk ? fromPage : undefined);
     if (own === latest) for await (const message of writer.answer(request)) {
       if (own !== latest) return;
       tell(message);
