@@ -10,8 +10,8 @@ export class BytePairs {
   // ids; each pair makes the next token.
   constructor(first, merges) {
     Object.assign(this, { first, pairs: new Uint16Array(merges.slice().buffer), merged: new Map() });
-    const names = first.filter((token) => typeof token === "string").sort((a, b) => b.length - a.length);
-    this.specials = new RegExp(`(${names.join("|").replaceAll("<|", "<\\|").replaceAll("|>", "\\|>")})`, "u");
+    const names = first.filter((token) => typeof token === "string").map((name) => name.replaceAll("|", "\\|"));
+    this.specials = new RegExp(`(${names.join("|")})`, "u");
     this.ids = new Map(first.map((byte, id) => [byte, id]));
     for (let k = 0; k < this.pairs.length; k += 2) {
       this.merged.set(this.pairs[k] * 65536 + this.pairs[k + 1], first.length + k / 2);

@@ -1,13 +1,6 @@
 // The files beside the pages: bytes, written as scripts, which load from a disk too. Each hands its bytes to `mhaPart`.
 
-const HALVES = new Float32Array(65536); // the value of every float16
 const ESCAPED = new Map([[110, 10], [114, 13]]); // \n and \r; other bytes behind \ are themselves
-
-for (let bits = 0; bits < HALVES.length; bits++) {
-  const exponent = (bits >> 10) & 31, rest = bits & 1023;
-  const size = exponent ? (1024 + rest) * 2 ** (exponent - 25) : rest * 2 ** -24;
-  HALVES[bits] = bits & 0x8000 ? -size : size;
-}
 
 globalThis.mhaPart = (_, text) => { globalThis.mhaHanded = text; };
 
@@ -35,32 +28,30 @@ async function loaded(src) {
 // From a server, or the browser's cache, however old: a folder's files never change. What does not come, or comes as
 // another file, as where a network asks for a password first, is asked for twice.
 async function fetched(url, name) {
-  const [begins, ends] = [`mhaPart("${name}","`, `");\n`], text = (bytes) => String.fromCharCode(...bytes);
+  const begins = `mhaPart("${name}","`, ends = `");\n`;
   for (const cache of ["force-cache", "reload"]) {
     const answer = await fetch(url, { cache }).catch(() => null);
     const raw = new Uint8Array(answer?.ok ? await answer.arrayBuffer().catch(() => []) : []);
-    const whole = text(raw.subarray(0, begins.length)) === begins && text(raw.subarray(-ends.length)) === ends;
-    if (whole) return between(raw, begins.length, ends.length);
+    const text = (from, to) => String.fromCharCode(...raw.subarray(from, to)), end = raw.length - ends.length;
+    if (text(0, begins.length) === begins && text(end) === ends) return between(raw, begins.length, end);
   }
   return null;
 }
 
-// What a string of a script stands for: it begins and ends so many bytes within the file.
-function between(raw, before, after) {
-  const end = raw.length - after;
+// What a string of a script stands for, which begins and ends at these bytes of the file.
+function between(raw, at, end) {
   let to = 0;
-  for (let at = before, next; at < end; at = next + 2) {
-    next = raw.indexOf(92, at);
-    if (next < 0) next = end;
-    raw.copyWithin(to, at, next);
-    to += next - at;
-    if (next < end) raw[to++] = ESCAPED.get(raw[next + 1]) ?? raw[next + 1];
-  }
+  for (; at < end; at++) raw[to++] = raw[at] === 92 ? ESCAPED.get(raw[++at]) ?? raw[at] : raw[at];
   return raw.subarray(0, to);
 }
 
-// Numbers of float16 as float32.
+// Numbers of float16 as float32: the same bits, but that its exponents count from another end.
 export function widen(bytes, to = new Float32Array(bytes.length / 2)) {
-  for (let i = 0; i < to.length; i++) to[i] = HALVES[bytes[2 * i] | (bytes[2 * i + 1] << 8)];
+  const bits = new Uint32Array(to.buffer, to.byteOffset, to.length);
+  for (let i = 0; i < to.length; i++) {
+    const half = bytes[2 * i] | (bytes[2 * i + 1] << 8);
+    bits[i] = ((half & 0x8000) << 16) | ((half & 0x7fff) << 13);
+    to[i] *= 2 ** 112;
+  }
   return to;
 }
