@@ -87,7 +87,7 @@ def _files(model: pretrained.PretrainedModel) -> Iterator[File]:
     yield "vocabulary", "\n".join(pieces).encode(), []
     words = tensors.pop("words.weight")
     for name, part in _parts(tensors):
-        sizes = [(tensor, 0, values.numel()) for tensor, values in part.items()]
+        sizes = [(of.removesuffix(".weight"), 0, values.numel()) for of, values in part.items()]
         yield name, _coded(*part.values()), sizes
     for i, some in enumerate(words.split(SHARD)):
         yield f"words-{i}", _coded(some), []

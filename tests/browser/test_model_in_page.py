@@ -39,7 +39,7 @@ MORE = (
     "The sun, the moon and the stars.", "word " * 40,
 )  # fmt: skip
 PLAIN = "WebAssembly.validate = () => false"  # what a browser without SIMD says
-OPEN = "async () => { window.m = (await mhaTyped).model; await m.open(); return m.memory.simd; }"
+OPEN = "async () => { window.m = (await mhaTyped).model; await m.open(); return m.encoder.simd; }"
 PASS = """async (text) => {
   const s = await m.sentence(text);
   return [s.labels, s.all.weights.map((w) => [...w]), [...s.all.states.at(-1)]];
@@ -146,7 +146,7 @@ def test_a_file_that_does_not_come_is_said_and_asked_for_again(tab, folder):
 def test_all_words_once_and_no_file_is_asked_for_again(opened):
     page, _ = opened()
     page.evaluate("m.open(undefined, m.parts)")
-    assert page.evaluate("m.memory.coming.size") == 259
+    assert page.evaluate("m.encoder.coming.size") == 259
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate("async () => { await m.sentence('Zebras hydroxylate quickly.'); }")

@@ -42,14 +42,14 @@ def test_files_hold_every_number_once_in_float16(written):
         values, at = numbers(files / f"{part}.js"), 0
         for name, raw, length in listed:
             assert raw == 0
-            kept = tensors[f"{name}.weight" if name in ("positions", "segments") else name]
-            expected = kept.numpy().ravel()[:length].astype("<f2")
+            kept = name if name in tensors else f"{name}.weight"
+            expected = tensors[kept].numpy().ravel()[:length].astype("<f2")
             assert (values[at : at + length] == expected).all(), name
             at += length
-            seen.add(name)
+            seen.add(kept)
         assert at == len(values)
     layers = {name for name in tensors if name.startswith("layers.")}
-    assert seen == layers | {"positions", "segments", "norm.weight", "norm.bias"}
+    assert seen == layers | {"positions.weight", "segments.weight", "norm.weight", "norm.bias"}
     words = [numbers(files / f"words-{i}.js") for i in range(len([*files.glob("words-*.js")]))]
     assert (np.concatenate(words) == tensors["words.weight"].numpy().ravel().astype("<f2")).all()
 

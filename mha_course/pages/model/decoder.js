@@ -1,10 +1,11 @@
 // The thirty layers of SmolLM2-135M, with weights cut: mha_lesson's GroupedQueryAttention and KVCache in a page.
 
-import { add, norm, Rows } from "./rows.js";
+import { add, Layers } from "./layers.js";
 
 export const d_model = 576, N_LAYERS = 30, MOST = 256; // tokens of a text, written ones too
 const h = 9, h_kv = 3, d_k = 64, d_kv = h_kv * d_k, INNER = 1536;
-const BASE = 100_000, EPS = 1e-5; // of the rotation; below a norm's root
+const BASE = 100_000; // of the rotation
+const SHAPE = { h, h_kv, d_k, layers: N_LAYERS, most: MOST, widest: 2 * INNER, eps: 1e-5, causal: true };
 
 // Turns each head of a row by its position: number i goes with i + d_k / 2.
 function rotate(row, position) {
@@ -18,23 +19,8 @@ function rotate(row, position) {
   }
 }
 
-export class Decoder extends Rows {
-  // `memory` has the weights; the cache and what is computed lie behind them.
-  constructor(memory) {
-    super(memory, { h, h_kv, d_k, layers: N_LAYERS, most: MOST, widest: 2 * INNER, causal: true });
-    this.scratch = memory.take(4 * 2 * INNER);
-  }
-
-  norm(x, name) { return norm(x, EPS, this.memory.tensor(name)); }
-
-  // Rows x (T, m) through a matrix of the model, (T, n); they stand at `y`, too. One in 8 bits takes a row at a time.
-  linear(x, m, name, bits = 4) {
-    const { memory } = this, { raw, halves, bytes } = memory.places.get(name), n = 8 * bytes / bits / m, T = x.length / m;
-    memory.floats(this.x, x.length).set(x);
-    if (T === 1) memory.kernel.one(this.x, m, raw, halves, n, this.y, this.scratch, bits);
-    else memory.kernel.many(this.x, T, m, raw, halves, n, this.y, this.scratch);
-    return memory.floats(this.y, T * n).slice();
-  }
+export class Decoder extends Layers {
+  constructor(...told) { super(SHAPE, ...told); }
 
   // What leaves a layer where the rows x (T, d_model) of positions from `start` on enter, and the last row's weights
   // (h, start + T) before they were cut. Keys and values are kept; those of earlier positions are there. A cut is
@@ -42,7 +28,7 @@ export class Decoder extends Rows {
   layer(x, start, l, cuts = []) {
     const T = x.length / d_model, n = start + T, width = d_model + 2 * d_kv;
     this.linear(this.norm(x, `${l}.before`), d_model, `${l}.qkv`);
-    for (let t = 0; t < T; t++) rotate(this.memory.floats(this.y + 4 * t * width, d_model + d_kv), start + t);
+    for (let t = 0; t < T; t++) rotate(this.floats(this.y + 4 * t * width, d_model + d_kv), start + t);
     const own = cuts.map(([of, head, column]) => [of, head, T - 1, column]);
     const { contexts, weights } = this.attend(T, l, own, start);
     const y = add(this.linear(contexts, d_model, `${l}.o`), x);

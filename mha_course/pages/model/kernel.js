@@ -2,7 +2,7 @@
 
 import { bytesOfFile, widen } from "./files.js";
 
-const PAGE = 65536, ABREAST = 4; // bytes of a page of a WebAssembly memory; files that are fetched ahead
+const PAGE = 65536, ABREAST = 4; // bytes of a page of a WebAssembly memory; files that are asked for at a time
 
 // Between two pieces of work: the page may draw, and its reader is heard.
 export const turn = () => new Promise((go) => {
@@ -25,30 +25,27 @@ const plain = (memory) => ({
 
 export class Memory {
   // `about`: for each file its size, and the tensors in it as [name, bytes that stay as they are, float16 that follow
-  // them]; how many words a file has. `came` hears of each: its name, the bytes that are there, and all.
-  constructor(about, came = () => {}, fetch = (name) => bytesOfFile(about.folder, name)) {
-    Object.assign(this, { about, came, fetch, places: new Map(), size: 0, coming: new Map(), have: 0 });
+  // them]; how many words a file has. `wasm`: the bytes of kernel.wasm. `room`: how many float32 each other place has.
+  // `came` hears of each file: its name, the bytes that are there, and all.
+  constructor({ about, wasm }, room, came = () => {}, fetch = (name) => bytesOfFile(about.folder, name)) {
+    Object.assign(this, { about, came, fetch, places: new Map(), coming: new Map(), have: 0 });
+    let size = 0;
+    const take = (bytes) => {
+      const at = size;
+      size += Math.ceil(bytes / 16) * 16;
+      return at;
+    };
     for (const [name, raw, halves] of Object.values(about.parts).flat()) {
-      this.places.set(name, { raw: this.take(raw), halves: this.take(4 * halves), bytes: raw, length: halves });
+      this.places.set(name, { raw: take(raw), halves: take(4 * halves), bytes: raw, length: halves });
     }
-  }
-
-  // A place for so many bytes more.
-  take(bytes) {
-    const at = this.size;
-    this.size += Math.ceil(bytes / 16) * 16;
-    return at;
-  }
-
-  // Makes the memory, and `kernel`, what computes in it. `wasm`: the bytes of kernel.wasm.
-  begin(wasm) {
+    for (const [name, n] of Object.entries(room)) this[name] = take(4 * n);
     this.simd = globalThis.WebAssembly?.validate(wasm) ?? false;
     if (this.simd) {
-      const pages = Math.ceil(this.size / PAGE), memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
+      const pages = Math.ceil(size / PAGE), memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
       this.kernel = new WebAssembly.Instance(new WebAssembly.Module(wasm), { env: { memory } }).exports;
       this.buffer = memory.buffer;
     } else {
-      this.buffer = new ArrayBuffer(this.size);
+      this.buffer = new ArrayBuffer(size);
       this.kernel = plain(new Float32Array(this.buffer));
     }
   }
@@ -58,10 +55,10 @@ export class Memory {
 
   floats(at, length) { return new Float32Array(this.buffer, at, length); }
 
-  // A tensor's numbers: those that were float16, or else were float32.
+  // The numbers of a tensor, if there is one of this name: those that were float16, or else were float32.
   tensor(name) {
-    const { raw, halves, bytes, length } = this.places.get(name);
-    return length ? this.floats(halves, length) : this.floats(raw, bytes / 4);
+    const { raw, halves, bytes, length } = this.places.get(name) ?? {};
+    return length ? this.floats(halves, length) : bytes && this.floats(raw, bytes / 4);
   }
 
   // Promises that a part is in memory, or the bytes of one without tensors. What did not come can be asked for again.

@@ -1,36 +1,34 @@
 // The published model in a page: it is fetched when somebody asks for it, and then takes any sentence.
 
-import { d_model, Encoder, N_LAYERS } from "./encoder.js";
+import { d_model, Encoder, MOST, N_LAYERS } from "./encoder.js";
 import { widen } from "./files.js";
-import { Memory, turn } from "./kernel.js";
-import { MOST, Tokenizer } from "./tokenizer.js";
+import { turn } from "./kernel.js";
+import { Tokenizer } from "./tokenizer.js";
 
 export class Model {
   // `about` is what mha_course.pages.published says, `wasm` the bytes of kernel.wasm.
   constructor(about, wasm) {
-    this.memory = new Memory(about);
-    this.encoder = new Encoder(this.memory, MOST);
-    Object.assign(this, { wasm, parts: Object.keys(about.parts), ready: false });
+    Object.assign(this, { told: { about, wasm }, parts: Object.keys(about.parts) });
   }
 
-  // Fetches what is missing of these parts, or of all but words; `progress` hears which share is there.
+  // Fetches what is missing of these parts, or of all but words; `progress` hears which share is there. Then there is a
+  // tokenizer.
   async open(progress = () => {}, names = this.parts.filter((name) => !name.startsWith("words"))) {
-    if (!this.memory.kernel) this.memory.begin(this.wasm);
+    const encoder = this.encoder ??= new Encoder(this.told);
     let done = 0;
-    await Promise.all(names.map((name) => this.memory.part(name).then(() => progress(++done / names.length))));
-    this.tokenizer ??= new Tokenizer(new TextDecoder().decode(await this.memory.part("vocabulary")).split("\n"));
-    this.ready = true;
+    await Promise.all(names.map((name) => encoder.part(name).then(() => progress(++done / names.length))));
+    this.tokenizer ??= new Tokenizer(new TextDecoder().decode(await encoder.part("vocabulary")).split("\n"));
   }
 
   // What enters the first layer, (T, d_model). Words that are missing are fetched.
   async embed(ids) {
-    const { memory } = this, [positions, segments] = ["positions", "segments"].map((name) => memory.tensor(name));
+    const { encoder } = this, [positions, segments] = ["positions", "segments"].map((name) => encoder.tensor(name));
     const rows = await Promise.all(ids.map(async (id, t) => {
-      const [part, i] = memory.word(id), bytes = await memory.part(part);
+      const [part, i] = encoder.word(id), bytes = await encoder.part(part);
       const word = widen(bytes.subarray(2 * i * d_model, 2 * (i + 1) * d_model));
       return word.map((value, c) => value + positions[t * d_model + c] + segments[c]);
     }));
-    return this.encoder.norm(Float32Array.from(rows.flatMap((row) => [...row])), "norm");
+    return encoder.norm(Float32Array.from(rows.flatMap((row) => [...row])), "norm");
   }
 
   // A sentence of at most so many tokens. An Error says why a text is none.

@@ -1,7 +1,5 @@
 // WordPiece, as the published model's own tokenizer has it: lower case, no accents, the longest pieces first.
 
-export const MOST = 128; // tokens: the pages have no more positions
-
 const SPECIAL = /(\[(?:PAD|UNK|CLS|SEP|MASK)\])/; // written in a text, they are themselves
 const IDEOGRAPH = RegExp("[\\u4e00-\\u9fff\\u3400-\\u4dbf\\uf900-\\ufaff\\u{20000}-\\u{2a6df}\\u{2a700}-\\u{2b73f}"
   + "\\u{2b740}-\\u{2b81f}\\u{2b820}-\\u{2ceaf}\\u{2f800}-\\u{2fa1f}]", "gu");

@@ -55,7 +55,7 @@ export class Typed {
     button.onclick = () => get(true);
     if (explorer.text) status.textContent = `This link shows “${explorer.text}”: get the model to see it.`;
     place.replaceChildren(button, bar, status);
-    if (model.ready) get(false);
+    if (model.tokenizer) get(false);
   }
 
   // The field itself. `explorer.place` gets it; the last sentence that is typed is shown, however fast one types.

@@ -3,8 +3,8 @@
 
 import { BytePairs } from "./bytepairs.js";
 import { d_model, Decoder, MOST, N_LAYERS } from "./decoder.js";
-import { Memory, turn } from "./kernel.js";
-import { softmax } from "./rows.js";
+import { turn } from "./kernel.js";
+import { softmax } from "./layers.js";
 
 const LONGEST = MOST - 32, LIKELIEST = 10; // tokens of a prompt
 const LAYERS = Array.from({ length: N_LAYERS }, (_, l) => l);
@@ -21,36 +21,33 @@ const random = (seed) => () => {
 function largest(odds, n) {
   const best = [];
   for (let id = 0; id < odds.length; id++) if (best.length < n || odds[id] > odds[best.at(-1)]) {
-    const place = best.findIndex((other) => odds[id] > odds[other]);
-    best.splice(place < 0 ? best.length : place, 0, id);
-    best.length = Math.min(best.length, n);
+    best.push(id);
+    best.sort((one, other) => odds[other] - odds[one]).splice(n);
   }
   return best;
 }
 
 export class Writer {
-  // `about` is what mha_course.pages.writing says; `came` and `fetch` as of a `Memory`.
+  // `about` is what mha_course.pages.writing says; the rest as of a `Memory`.
   constructor({ about, wasm }, came, fetch) {
-    this.memory = new Memory(about, came, fetch);
-    this.decoder = new Decoder(this.memory);
-    this.memory.begin(wasm);
-    if (!this.memory.simd) throw new Error("This browser is too old for the model: it has no WebAssembly SIMD.");
+    this.decoder = new Decoder({ about, wasm }, came, fetch);
+    if (!this.decoder.simd) throw new Error("This browser is too old for the model: it has no WebAssembly SIMD.");
     this.parts = Object.keys(about.parts).slice(1); // from the first layer on
     this.shards = this.parts.slice(N_LAYERS + 1);
     Object.assign(this, { ids: [], start: 0, weights: [] });
   }
 
   async *answer({ prompt, cuts = [], write = 0, temperature = 0, seed = 0, survey = null }) {
-    const { memory, parts } = this;
-    this.pairs ??= new BytePairs(memory.about.first, await memory.part("merges"));
-    const ids = this.pairs.encode(prompt), own = ids.map((id) => memory.word(id)[0]);
+    const { decoder, parts } = this;
+    this.pairs ??= new BytePairs(decoder.about.first, await decoder.part("merges"));
+    const ids = this.pairs.encode(prompt), own = ids.map((id) => decoder.word(id)[0]);
     if (!ids.length) throw new Error("Type a beginning: there is no word in the field.");
     if (ids.length > LONGEST) throw new Error(`The text has ${ids.length} tokens; at most ${LONGEST} are taken.`);
     yield { kind: "words", words: ids.map((id) => this.pairs.text(id)) };
     // Ribbons are seen twice as soon where what they need has the network to itself.
-    await Promise.all([...own, parts[0]].map((name) => memory.part(name)));
+    await Promise.all([...own, parts[0]].map((name) => decoder.part(name)));
     yield* this.read(ids);
-    for (let i = N_LAYERS; i < parts.length; i++) await memory.first(parts.slice(i));
+    for (let i = N_LAYERS; i < parts.length; i++) await decoder.first(parts.slice(i));
     this.before ??= softmax(this.head(this.states[N_LAYERS]));
     const { before } = this, scores = this.scores(cuts), odds = softmax(scores.slice());
     const listed = new Set([...largest(odds, LIKELIEST), ...largest(before, LIKELIEST)]);
@@ -63,10 +60,10 @@ export class Writer {
 
   // What enters the first layer, (T, d_model).
   embed(ids) {
-    const { memory } = this, x = new Float32Array(ids.length * d_model);
+    const { decoder } = this, x = new Float32Array(ids.length * d_model);
     ids.forEach((id, t) => {
-      const [part, i] = memory.word(id), { raw, halves } = memory.places.get(part), at = i * d_model;
-      const q = new Int8Array(memory.buffer, raw + at, d_model), d = memory.floats(halves + at / 8, d_model / 32);
+      const [part, i] = decoder.word(id), { raw, halves } = decoder.places.get(part), at = i * d_model;
+      const q = new Int8Array(decoder.buffer, raw + at, d_model), d = decoder.floats(halves + at / 8, d_model / 32);
       for (let c = 0; c < d_model; c++) x[t * d_model + c] = q[c] * d[c >> 5];
     });
     return x;
@@ -77,7 +74,7 @@ export class Writer {
     if (`${ids}` !== `${this.ids}`) this.begin(ids);
     for (const l of LAYERS) {
       if (l === this.weights.length) {
-        await this.memory.first(this.parts.slice(l));
+        await this.decoder.first(this.parts.slice(l));
         const { x, weights } = this.decoder.layer(this.x, this.start, l);
         this.x = x;
         this.states.push(x.slice(-d_model));
@@ -99,8 +96,8 @@ export class Writer {
   // How every token scores as the next, with these cuts: only the last row is made anew, from the first layer on whose
   // cuts are others than they were.
   scores(cuts) {
-    const only = (some, others) => some.filter((one) => !others.some((other) => `${one}` === `${other}`));
-    const first = Math.min(...[...only(cuts, this.cuts), ...only(this.cuts, cuts)].map(([l]) => l), N_LAYERS);
+    const own = (some, l) => `${some.filter(([at]) => at === l)}`;
+    const first = LAYERS.find((l) => own(cuts, l) !== own(this.cuts, l)) ?? N_LAYERS;
     for (const l of LAYERS.slice(first)) {
       this.states[l + 1] = this.decoder.layer(this.states[l], this.ids.length - 1, l, cuts).x;
     }
@@ -110,7 +107,7 @@ export class Writer {
 
   // The scores after a row that left the last layer: its norm times every word.
   head(row) {
-    const { decoder, shards, memory: { about: { shard } } } = this, scores = new Float32Array(shard * shards.length);
+    const { decoder, shards } = this, { shard } = decoder.about, scores = new Float32Array(shard * shards.length);
     const x = decoder.norm(row, "last");
     shards.forEach((name, i) => scores.set(decoder.linear(x, d_model, name, 8), i * shard));
     return scores;
@@ -122,9 +119,8 @@ export class Writer {
     for (let n = 0; n < most; n++) {
       let [id] = largest(scores, 1);
       if (temperature > 0) {
-        const drawn = softmax(scores.map((score) => score / temperature));
         let left = draw();
-        id = Math.max(0, drawn.findIndex((p) => (left -= p) < 0));
+        id = Math.max(0, softmax(scores, 1 / temperature).findIndex((p) => (left -= p) < 0));
       }
       if (this.pairs.special(id)) return;
       yield { kind: "written", word: text.decode(Uint8Array.from(this.pairs.bytes(id)), { stream: true }) };
