@@ -375,10 +375,12 @@ def _on_roster(file: PurePath, listed: dict[str, list[str]]) -> str | None:
     own = file.with_name(NAMED.sub(" ", file.stem))  # the course's words name nobody
     for part in own.parts:
         words = f" {_plain(part.partition('_assignsubmission_')[0])} "
+        number = (found := PLATFORM.match(part)) and len(found["id"]) > 2 and found["id"]
         hits = [
             (len(text), name)
             for text, name in pairs
             if (f" {text} " in words if " " in text else _at_an_end(text, words.strip()))
+            or text == number
         ]
         if hits:
             return max(hits)[1]

@@ -180,6 +180,12 @@ utf-8 | Identifier,Full name | Participant 8,Bo Ek | Participant 9,Bo Ek
 Bo Ek (Participant 8): hw/Bo Ek_8_assignsubmission_file/03_splitting
 Bo Ek (Participant 9): Bo Ek_9_assignsubmission_file/03_splitting
 
+utf-8 | Student,ID | "Ek, Bo",801 | "Ek, Bo",802 | Cy,2 | Ada Lovelace,7
+Ek, Bo (801): ekbo_LATE_801_4501_final_test
+Ek, Bo (802): ekbo_802_4502_my own name
+Ada Lovelace: hw_2_2026_ada lovelace
+Cy:
+
 cp1252 | Ada Lovelace | Ray, Bob | J\u00fcrgen
 Ada Lovelace: lovelaceada_12345_67890_03_splitting; lovelaceada_LATE_12345_67891_04_masking-1
 Ray:
