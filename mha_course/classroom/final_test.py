@@ -106,7 +106,9 @@ def chosen(
         for question in banks[0]:
             if question.notebook not in BOOKS or (question.kind == "say" and not question.must):
                 raise ValueError(f"{question.name} needs a notebook's number, and `must`.")
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--bank takes a file in UTF-8; save {own} as that.") from error
+    except (OSError, ValueError, TypeError) as error:
         raise ValueError(f"--bank takes a file like {EXAM}; {own}: {error}") from error
     dealt = list[Question]()
     for unseen in banks:  # a teacher's own first
@@ -196,6 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not re.fullmatch(r"\d{1,9}", seed):
         raise ValueError(f"--seed takes a whole number of up to nine digits; got {say(seed)}.")
     numbers = books(options.notebooks)
+    if options.out.is_file():
+        raise ValueError(f"--out takes a folder; got {options.out}.")
     folder, key = write(numbers, int(seed), options.out, options.bank)
     print(f"Written: {folder}, to hand out: the test as a notebook, and on paper (.html).")
     print(f"For you alone: {key}, and the seed, {seed}, from which it can be made again.")

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -77,9 +77,20 @@ class Question:
         return "choose" if self.choices else "say" if self.number is None else "number"
 
 
+KNOWN = {one.name for one in fields(Question)} - {"name"} | {"wrong"}
+TEXTS = {one.name for one in fields(Question) if one.type is str} & KNOWN
+
+
 def read(source: Path) -> Mapping[str, Question]:
-    """All questions of a file by their names, in its order."""
+    """All questions of a file by their names, in its order.
+
+    Raises:
+        ValueError: the file is none of questions, or one of them is not written as they are.
+    """
     groups = tomllib.loads(source.read_text("utf-8-sig"))
+    for group, some in groups.items():
+        if not isinstance(some, dict) or not all(isinstance(one, dict) for one in some.values()):
+            raise ValueError(f"a question has a head such as [01.why]; got [{group}].")
     entries = {
         f"{group}.{name}".removeprefix("question."): entry
         for group, some in groups.items()
@@ -89,6 +100,13 @@ def read(source: Path) -> Mapping[str, Question]:
 
 
 def _question(name: str, **entry: Any) -> Question:
+    if unknown := ", ".join(sorted(entry.keys() - KNOWN)):
+        raise ValueError(f"[{name}] has {unknown}; a question may have {', '.join(sorted(KNOWN))}.")
+    for key in sorted(TEXTS & entry.keys()):
+        if not isinstance(entry[key], str):
+            raise ValueError(f"[{name}] needs a text for {key}; got {entry[key]!r}.")
+    if not all(isinstance(one, list) and len(one) == 3 for one in entry.get("wrong", ())):
+        raise ValueError(f'[{name}] needs wrong = [["choice", "why not", "01 a heading"], …].')
     choices = {label: Choice.read(*about) for label, about in entry.pop("choices", {}).items()}
     wrong = {label: Choice.read(*about) for label, *about in entry.pop("wrong", ())}
     if right := entry.get("right"):  # has no place of its own among the mistakes

@@ -320,6 +320,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("worksheets"), help="a folder")
     parser.add_argument("--seed", type=int, default=0, help="another one, other numbers")
     options = parser.parse_args(arguments)
+    if options.out.is_file():
+        parser.error(f"--out takes a folder; got {options.out}.")
     drawn = [*sheets(options.seed)]
     options.out.mkdir(parents=True, exist_ok=True)
     for name, key in (("worksheets.html", False), ("key.html", True)):
