@@ -145,7 +145,8 @@ def read_key(folder: Path) -> list[Part]:
         said = json.loads((folder / KEY).read_text(encoding="utf-8"))
         return [Part(**part) for part in said]
     except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"--test takes the folder of a test's key; {folder}: {error}") from error
+        wanted = f"the folder of a test's key, in which {KEY} is as it was written"
+        raise ValueError(f"--test takes {wanted}; got {folder}.") from error
 
 
 def test(title: str, some: Sequence[Part], worth: str) -> NotebookNode:

@@ -17,7 +17,7 @@ classroom --seconds | 0; -1; nan; inf; 1:30; 5m
 classroom --memory | 0; nan; 6GB
 classroom --disk | -5; 1,5
 classroom --jobs | 0; 1.5; two
-classroom --test | nowhere; .
+classroom --test | nowhere; .; in/ada/03_x.ipynb
 classroom --roster | nowhere.csv; nobody.csv; twice.csv
 classroom --out | in; in/ada/03_x.ipynb
 test --notebooks | 6-1; 01-99; 0-9999999999; six; 01-; 01-03-05
@@ -36,7 +36,9 @@ CASES = [
     for command, some in (line.split(" | ") for line in TABLE.strip().splitlines())
     for wrong in some.split("; ")
 ]
-PYTHONS = re.compile(r"Traceback|codec|\w+\(\) |positional|keyword|must be a mapping|attribute")
+PYTHONS = re.compile(
+    r"Traceback|codec|\w+\(\) |positional|keyword|must be a mapping|attribute"
+)
 MINE = "at = 'x'\nlevel = 1\nasks = 'Why?'\nanswer = 'So.'\n"
 FILES = {
     "nobody.csv": "name\n",
