@@ -204,7 +204,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder, key = write(numbers, int(seed), options.out, options.bank)
     print(f"Written: {folder}, to hand out: the test as a notebook, and on paper (.html).")
     print(f"For you alone: {key}, and the seed, {seed}, from which it can be made again.")
+    ours = sum(question.notebook in numbers for question in bank(EXAM).values())
     if options.bank:
         yours = [question.notebook in numbers for question in bank(options.bank).values()]
         print(f"Asked of your {len(yours)} questions: {min(sum(yours), MOST_QUESTIONS)}.")
+        ours += sum(yours)
+    code = sum(some[0].notebook in numbers for some in VARIANTS.values())
+    drawn = f"{min(code, MOST_EXERCISES)} of {counted(code, 'exercise')} and "
+    drawn += f"{min(ours, MOST_QUESTIONS)} of {counted(ours, 'question')}"
+    print(f"Drawn: {drawn}; another seed draws from the same.")
     print(f"What is handed in: mha-lesson classroom FOLDER --test {shlex.quote(str(key))}")

@@ -56,14 +56,17 @@ def answers(rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float]) 
     """Those of all who handed in, by question, with the points that somebody has typed."""
     made = []
     for row in (row for row in rows if row.submissions):
-        texts = [below(submission.texts, test) for submission in row.submissions]
+        when = {hand_in.file: hand_in.changed for hand_in in row.learner.notebooks}
+        versions = sorted(row.submissions, key=lambda s: when.get(s.file, 0))
+        texts = [below(submission.texts, test) for submission in versions]
         asked = "\n".join(text for submission in row.submissions for text in submission.texts)
         heads = [part.cell(n).removesuffix(part.listed).rstrip() for n, part in enumerate(test, 1)]
         if 2 * sum(head in asked for head in heads) < len(test):
             continue  # another test, or a file that cannot be read: no 0 without a look
         for n, part in enumerate(test, 1):
-            text = max((some[n - 1] for some in texts), key=len, default="")
-            by_check, says = _bare(text, part) if text not in ("", part.stub) else 0.0, ""
+            given, unsaid = [some[n - 1] for some in texts], ("", part.stub)
+            text = next((one for one in reversed(given) if one not in unsaid), given[-1])
+            by_check, says = _bare(text, part) if text not in unsaid else 0.0, ""
             best = row.best(part.name)  # else it may stand there under another name
             if best and best.states[part.name] != OPEN:
                 text, says = best.code.get(part.name, ""), best.words.get(part.name, "")

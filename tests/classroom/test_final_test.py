@@ -75,7 +75,7 @@ def test_a_teacher_adds_questions(tmp_path, capsys):
     assert bank(own)["12.mine"].must == ("so",)
     final_test.main(["--notebooks", "12", "--bank", str(own), "--out", str(out)])
     told = capsys.readouterr().out
-    assert "Asked of your 2 questions: 1." in told
+    assert "Asked of your 2 questions: 1.\nDrawn: 0 of 0 exercises and 3 of 3 questions;" in told
     assert Path(shlex.split(told.splitlines()[-1])[-1]) == out / "final_test_key"
 
 

@@ -2,12 +2,13 @@
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mha_course.classroom import files, pages, words
-from mha_course.classroom.files import Learner
+from mha_course.classroom.files import HandIn, Learner
 from mha_course.classroom.final_test import Part
 from mha_course.classroom.grading import DONE, OPEN, TRIED, UNKNOWN, Row, Submission
 from mha_course.exercises.variants import named
@@ -38,6 +39,16 @@ def rows(**said):
     one, two, three = (part.cell(n) for n, part in enumerate(TEST, 1))
     made = {who: Submission("x", texts=[one, two, text, three, "2"]) for who, text in said.items()}
     return [Row(Learner(who), [one], (NAME,)) for who, one in made.items()]
+
+
+def test_of_two_files_the_later_answer_counts_however_long_and_an_empty_one_does_not():
+    [row] = rows(ada="so")
+    row.submissions += [replace(rows(ada="because")[0].submissions[0], file="old")]
+    row.submissions += [replace(rows(ada="")[0].submissions[0], file="empty")]
+    for late, text in (("x", "so"), ("old", "because"), ("empty", "because")):
+        times = {"x": 2.0, "old": 3.0, "empty": 1.0} | {late: 4.0}
+        row.learner.notebooks = [HandIn(Path(f), f, "", when) for f, when in times.items()]
+        assert words.answers([row], TEST, {})[1].text == text
 
 
 def test_what_is_another_test_or_unreadable_gets_no_points_and_is_named(tmp_path):
