@@ -21,6 +21,7 @@ from mha_lesson.refusals import say
 
 FILE = "words.csv"
 BARE = re.compile(r"[(*_ ]*([-−]?\d*(?:,\d{3})*[.,]?\d+)[)*_. ]*")  # a number, and nothing else
+THOUSAND = re.compile(r"(?<=\d)\.(?=\d{3}$)")  # as many languages part 4.000
 Key = tuple[str, ...]
 HEAD = ["question", "learner", "answer", "of", "by the check", "points"]
 
@@ -93,11 +94,14 @@ def _bare(text: str, part: Part) -> float | None:
     if not part.right or not (said := BARE.fullmatch(text)):
         return None
     if part.choices:
-        right = said[1] in {str(i) for i, c in enumerate(part.choices, 1) if c == part.right}
+        right = said[1].isdecimal() and part.choices.index(part.right) + 1 == int(said[1])
     else:
-        readings = {said[1].replace("−", "-").replace(",", sign) for sign in ("", ".")}
+        written, number = said[1].replace("−", "-"), float(part.right)
+        readings = {written.replace(",", sign) for sign in ("", ".")}
+        readings |= {THOUSAND.sub("", reading) for reading in readings}
         numbers = [float(reading) for reading in readings if reading.count(".") < 2]
-        right = any(math.isclose(n, float(part.right), rel_tol=1e-3) for n in numbers)
+        near = 0 if number.is_integer() else 1e-3
+        right = any(math.isclose(n, number, rel_tol=near) for n in numbers)
     return float(part.points * right)
 
 

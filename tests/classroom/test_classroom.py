@@ -16,10 +16,12 @@ import subprocess
 import sys
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Event, Timer, main_thread
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -1094,6 +1096,23 @@ def test_a_tick_counts_with_its_values_and_with_a_cell_of_the_file():
         assert made.code["split_heads"] == ("" if state == UNKNOWN else RIGHT.rstrip("\n"))
         says = {DONE: "passed", TRIED: grading.NOT_ITS_VALUES, UNKNOWN: grading.NOWHERE}
         assert made.words["split_heads"] == says[state]
+
+
+def test_of_two_notebooks_at_a_time_values_are_compared_one_after_the_other(monkeypatch):
+    """An exercise that is first asked by two threads gave one of them steps that were half read."""
+    exercise, inside, most = check.split_heads, [], []
+    packed, _ = values.pack(exercise, exercise.right)
+
+    def slow(value: Any, *_: Any) -> None:
+        inside.append(value)
+        time.sleep(0.01)
+        most.append(len(inside))
+        inside.pop()
+
+    monkeypatch.setattr(values, "difference", slow)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: values.right(exercise, packed), range(4)))
+    assert {*most} == {1}
 
 
 @pytest.mark.parametrize("name", SOLUTIONS)
