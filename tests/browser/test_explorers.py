@@ -128,8 +128,9 @@ def gallery(server, jupyterlab):
 def test_every_explorer_draws_and_axe_finds_nothing_serious(gallery):
     assert gallery.locator(".jp-RenderedText[data-mime-type*=error]").count() == 0
     assert set(gallery.locator(".mha-alert").all_text_contents()) == {""}
-    for handle in gallery.get_by_role("slider").all():
-        assert handle.get_attribute("aria-label")
+    gallery.wait_for_function(  # the last is named a moment after it has come
+        "[...document.querySelectorAll('[role=slider]')].every(handle => handle.ariaLabel)"
+    )
     assert not serious(gallery, {"include": [[".jp-OutputArea"]]})
 
 
