@@ -21,7 +21,7 @@ from mha_lesson.refusals import say
 
 FILE = "words.csv"
 BARE = re.compile(r"[(*_ ]*([-−]?\d*(?:,\d{3})*[.,]?\d+)[)*_. ]*")  # a number, and nothing else
-THOUSAND = re.compile(r"(?<=\d)\.(?=\d{3}$)")  # as many languages part 4.000
+THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(?:[.,]\d{3})+")  # 4,000, or 4.000 as many languages part it
 Key = tuple[str, ...]
 HEAD = ["question", "learner", "answer", "of", "by the check", "points"]
 
@@ -97,8 +97,9 @@ def _bare(text: str, part: Part) -> float | None:
         right = said[1].isdecimal() and part.choices.index(part.right) + 1 == int(said[1])
     else:
         written, number = said[1].replace("−", "-"), float(part.right)
-        readings = {written.replace(",", sign) for sign in ("", ".")}
-        readings |= {THOUSAND.sub("", reading) for reading in readings}
+        readings = {written.replace(",", ".")}
+        if THOUSANDS.fullmatch(written):
+            readings.add(re.sub("[.,]", "", written))
         numbers = [float(reading) for reading in readings if reading.count(".") < 2]
         near = 0 if number.is_integer() else 1e-3
         right = any(math.isclose(n, number, rel_tol=near) for n in numbers)
