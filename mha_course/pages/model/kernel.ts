@@ -22,12 +22,8 @@ function sixteen(v: v128, x: usize): v128 {
   return f32x4.add(low, plus(f32x4.mul(v128.load(x, 32), four(v, 2)), v128.load(x, 48), four(v, 3)));
 }
 
-function low(v: v128): v128 { return v128.and(v, i8x16.splat(15)); }
-
-function high(v: v128): v128 { return i8x16.shr_u(v, 4); }
-
-// y (n) = W x (m), W in 4 or 8 bits; made for each of them. `sums`: room for m / 32 numbers.
-@inline function row(x: usize, m: usize, w: usize, s: usize, n: usize, y: usize, sums: usize, bits: i32): void {
+// y (n) = W x (m), W in 4 or 8 bits. `sums`: room for m / 32 numbers.
+export function one(x: usize, m: usize, w: usize, s: usize, n: usize, y: usize, sums: usize, bits: i32): void {
   const end = x + 4 * m;
   for (let p = x, q = sums; p < end; p += 128, q += 4) {
     let sum = f32x4.splat(0);
@@ -40,18 +36,13 @@ function high(v: v128): v128 { return i8x16.shr_u(v, 4); }
     do {
       const v = v128.load(w), d = v128.load32_splat(s);
       if (bits === 4) {
-        sum = plus(sum, d, f32x4.add(sixteen(low(v), p), sixteen(high(v), p + 64)));
+        sum = plus(sum, d, f32x4.add(sixteen(v128.and(v, i8x16.splat(15)), p), sixteen(i8x16.shr_u(v, 4), p + 64)));
         rest += f32.load(s, 4) * f32.load(q); // e · Σ x
       } else sum = plus(sum, d, f32x4.add(sixteen(v, p), sixteen(v128.load(w, 16), p + 64)));
       p += 128, q += 4, w += 4 * bits, s += 32 / bits;
     } while (p < end);
     f32.store(y, total(sum) + rest);
   }
-}
-
-export function one(x: usize, m: usize, w: usize, s: usize, n: usize, y: usize, sums: usize, bits: i32): void {
-  if (bits === 4) row(x, m, w, s, n, y, sums, 4);
-  else row(x, m, w, s, n, y, sums, 8);
 }
 
 // Two columns of y (T, n), at y: those of two rows of m float32 at w, which lie `step` bytes apart.
@@ -90,7 +81,7 @@ export function many(x: usize, T: usize, m: usize, w: usize, s: usize, n: usize,
   for (let i: usize = 0; i < 4 * n; i += 8) {
     for (let to = rows; to < rows + 8 * m; to += 128, w += 16, s += 8) {
       const v = v128.load(w), d = v128.load32_splat(s), e = v128.load32_splat(s, 4);
-      open(low(v), d, e, to), open(high(v), d, e, to + 64);
+      open(v128.and(v, i8x16.splat(15)), d, e, to), open(i8x16.shr_u(v, 4), d, e, to + 64);
     }
     pair(x, T, m, rows, 4 * m, y + i, n);
   }
