@@ -61,7 +61,7 @@ def offers(typed: dict[str, Any] | None, writer: dict[str, Any] | None) -> str:
 def script(about: dict[str, Any]) -> str:
     """What makes `window.mhaWriting`, a promise of `Writing`; no other file is fetched by it."""
     # Not a module: on a disk a page cannot start one.
-    worker = re.sub("^export ", "", bundle(SCRIPTS / "writer.js"), flags=re.M)
+    worker = re.sub("^export ", "", bundle(SCRIPTS / "worker.js"), flags=re.M)
     writing = made("writing.js", "Writing", json.dumps(about), json.dumps(worker), kernel())
     return f"window.mhaWriting ??= {writing};\n"
 

@@ -1,9 +1,8 @@
-// The published writing model, in a worker: it fetches one part after the other, and goes on with any prompt.
-// What it is asked and what it tells stand in writing.js.
+// The published writing model: it fetches one part after the other, and goes on with any prompt. What it is asked and
+// what it tells stand in writing.js.
 
 import { BytePairs } from "./bytepairs.js";
 import { d_model, Decoder, MOST, N_LAYERS } from "./decoder.js";
-import { turn } from "./kernel.js";
 import { softmax } from "./layers.js";
 
 const LONGEST = MOST - 32, LIKELIEST = 10; // tokens of a prompt
@@ -138,35 +137,3 @@ export class Writer {
     }
   }
 }
-
-// In the worker: `{ about, wasm, disk }` comes first, then requests, of which the last counts.
-let told, writer, latest = 0, earlier = Promise.resolve();
-
-const tell = (message) => postMessage({ turn: latest, told: message });
-const fromPage = (name) => new Promise((take, fail) => {
-  const { port1, port2 } = new MessageChannel();
-  port1.onmessage = ({ data: { bytes, lost } }) => (bytes ? take(bytes) : fail(new Error(lost)));
-  postMessage({ part: name }, [port2]);
-});
-
-async function serve(request, own) {
-  try {
-    const came = (name, have, of) => tell({ kind: "progress", what: name.replace("-", " "), have, of });
-    writer ??= new Writer(told, came, told.disk ? fromPage : undefined);
-    if (own === latest) for await (const message of writer.answer(request)) {
-      if (own !== latest) return;
-      tell(message);
-      await turn(); // a newer request is heard
-    }
-  } catch (error) {
-    if (own === latest) tell({ kind: "error", text: error.message });
-  }
-}
-
-addEventListener("message", ({ data }) => {
-  if (data.about) told = data;
-  else {
-    latest = data.turn;
-    earlier = earlier.then(() => serve(data.request, data.turn));
-  }
-});

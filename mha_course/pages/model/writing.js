@@ -21,7 +21,7 @@
 import { bytesOfFile } from "./files.js";
 
 export class Writing {
-  // `about`: what mha_course.pages.writing says; `code`: the script of writer.js; `wasm`: the bytes of kernel.wasm.
+  // `about`: what mha_course.pages.writing says; `code`: the script of worker.js; `wasm`: the bytes of kernel.wasm.
   constructor(about, code, wasm) { Object.assign(this, { about, code, wasm, turn: 0 }); }
 
   ask(request, hear) {
