@@ -9,7 +9,6 @@ from cut_by_hand import moved_by_hand
 from mha_course.explore.n08_real_heads import OFFERED
 from mha_course.pages import published
 from mha_lesson import pretrained
-from mha_lesson.text import SENTENCE
 
 pytestmark = pytest.mark.long  # test_typed.py has one sentence drawn in a page as Python draws it
 SIGNS = (
@@ -39,7 +38,7 @@ MORE = (
     "The sun, the moon and the stars.", "word " * 40,
 )  # fmt: skip
 PLAIN = "WebAssembly.validate = () => false"  # what a browser without SIMD says
-OPEN = "async () => { window.m = (await mhaTyped).model; await m.open(); return m.encoder.simd; }"
+OPEN = "async () => { window.m = (await mhaTyped).model; await m.open(); }"
 PASS = """async (text) => {
   const s = await m.sentence(text);
   return [s.labels, s.all.weights.map((w) => [...w]), [...s.all.states.at(-1)]];
@@ -66,29 +65,24 @@ def model():
 
 @pytest.fixture
 def opened(tab, folder):
-    """A page in which `m` is the model, and whether it computes with SIMD."""
-
-    def made(script=";"):
-        page = tab(script=script, offline=True)
-        page.goto((folder / "index.html").as_uri())
-        return page, page.evaluate(OPEN)
-
-    return made
+    """A page in which `m` is the model."""
+    page = tab(offline=True)
+    page.goto((folder / "index.html").as_uri())
+    page.evaluate(OPEN)
+    return page
 
 
 def test_texts_have_the_ids_of_the_model_s_own_tokenizer(opened, model):
     texts = [*SIGNS, *mixed("", " "), "creek " * 126]
-    got = opened()[0].evaluate("texts => texts.map((text) => m.tokenizer.encode(text))", texts)
+    got = opened.evaluate("texts => texts.map((text) => m.tokenizer.encode(text))", texts)
     for text, ids in zip(texts, got, strict=True):
         assert ids == model.tokenizer.encode(text).ids, repr(text)
 
 
 @pytest.mark.parametrize("text", [*OFFERED, *MORE])
 def test_weights_and_moves_are_torch_s(opened, model, text):
-    page, simd = opened()
-    assert simd
     encoded = model.encode(text)
-    labels, weights, last = page.evaluate(PASS, text)
+    labels, weights, last = opened.evaluate(PASS, text)
     assert labels == list(encoded.labels)
     weights = torch.tensor(weights).view(encoded.weights.shape)
     torch.testing.assert_close(weights, encoded.weights, atol=0.002, rtol=0)
@@ -100,12 +94,12 @@ def test_weights_and_moves_are_torch_s(opened, model, text):
     some = [[layer, head, row, column], [5, 7, row, 0], [layer, None, row, 1]]
     for cuts in (some[:1], some, [[layer, head, None, None]], [[layer, None, None, None]]):
         moves = torch.tensor(
-            page.evaluate(
+            opened.evaluate(
                 "async ([text, cuts]) => [...(await m.sentence(text)).moved(cuts)]", [text, cuts]
             )
         )
         torch.testing.assert_close(moves, moved_by_hand(model, text, cuts), atol=0.003, rtol=0)
-    effects = page.evaluate(
+    effects = opened.evaluate(
         "async ([text, ...at]) => [...(await (await m.sentence(text)).effects(...at))]",
         [text, layer, head, row],
     )
@@ -113,18 +107,19 @@ def test_weights_and_moves_are_torch_s(opened, model, text):
     assert effects[column] == pytest.approx(alone.item(), abs=0.003)
 
 
-def test_a_browser_without_simd_computes_the_same(opened, model):
-    page, simd = opened(PLAIN)
-    assert not simd
-    encoded = model.encode(SENTENCE)
-    weights = torch.tensor(page.evaluate(PASS, SENTENCE)[1]).view(encoded.weights.shape)
-    torch.testing.assert_close(weights, encoded.weights, atol=0.002, rtol=0)
+def test_a_browser_without_simd_is_told_so_and_nothing_is_fetched(tab, folder):
+    page, asked = tab(script=PLAIN, offline=True), []
+    page.goto((folder / "index.html").as_uri())
+    page.on("request", lambda request: asked.append(request.url))
+    said = page.evaluate("async () => (await mhaTyped).model.open().catch((e) => e.message)")
+    assert "SIMD" in said and not asked
 
 
 def test_what_cannot_be_a_sentence_says_why(opened):
-    page, _ = opened()
     for text, word in (("", "no word"), ("𠀀" * 3, "English"), ("creek " * 30, "32 tokens")):
-        said = page.evaluate("text => m.sentence(text, 24).then(() => '', (e) => e.message)", text)
+        said = opened.evaluate(
+            "text => m.sentence(text, 24).then(() => '', (e) => e.message)", text
+        )
         assert word in said
 
 
@@ -138,24 +133,22 @@ def test_a_file_that_does_not_come_is_said_and_asked_for_again(tab, folder):
         away.rename(lost)
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    assert page.evaluate(OPEN)
+    page.evaluate(OPEN)
     assert [url.rsplit("/", 1)[1] for url in asked] == [lost.name]
     assert page.evaluate("async () => (await m.sentence('A dog.')).labels.length") == 5
 
 
 def test_all_words_once_and_no_file_is_asked_for_again(opened):
-    page, _ = opened()
-    page.evaluate("m.open(undefined, m.parts)")
-    assert page.evaluate("m.encoder.coming.size") == 259
+    opened.evaluate("m.open(undefined, m.parts)")
+    assert opened.evaluate("m.encoder.coming.size") == 259
     asked = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.evaluate("async () => { await m.sentence('Zebras hydroxylate quickly.'); }")
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.evaluate("async () => { await m.sentence('Zebras hydroxylate quickly.'); }")
     assert not asked
 
 
 def test_it_takes_the_memory_of_its_weights_and_no_more(opened):
-    page, _ = opened()
-    client = page.context.new_cdp_session(page)
+    client = opened.context.new_cdp_session(opened)
 
     def megabytes() -> float:
         client.send("HeapProfiler.collectGarbage")
@@ -163,7 +156,7 @@ def test_it_takes_the_memory_of_its_weights_and_no_more(opened):
         return (used["usedSize"] + used.get("backingStorageSize", 0)) / 1e6
 
     at_first = megabytes()
-    page.evaluate(
+    opened.evaluate(
         "async () => { for (let i = 0; i < 30; i++) await m.sentence(`The dog saw ${i} cats.`); }"
     )
     assert at_first < 80

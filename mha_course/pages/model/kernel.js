@@ -1,4 +1,4 @@
-// A model's numbers in one memory, and what computes there: kernel.ts where the browser has SIMD. Places are bytes'.
+// A model's numbers in one memory, and kernel.ts, which computes there. Places are bytes'.
 
 import { bytesOfFile, widen } from "./files.js";
 
@@ -9,18 +9,6 @@ export const turn = () => new Promise((go) => {
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = () => { port1.close(); go(); };
   port2.postMessage(null);
-});
-
-// What the encoder needs of kernel.ts, for a browser without SIMD.
-const plain = (memory) => ({
-  linear(x, T, m, w, step, n, y) {
-    for (let t = 0; t < T; t++) for (let i = 0; i < n; i++) {
-      const from = x / 4 + t * m, row = (w + i * step) / 4;
-      let sum = 0;
-      for (let c = 0; c < m; c++) sum += memory[from + c] * memory[row + c];
-      memory[y / 4 + t * n + i] = sum;
-    }
-  },
 });
 
 export class Memory {
@@ -39,15 +27,10 @@ export class Memory {
       this.places.set(name, { raw: take(raw), halves: take(4 * halves), bytes: raw, length: halves });
     }
     for (const [name, n] of Object.entries(room)) this[name] = take(4 * n);
-    this.simd = globalThis.WebAssembly?.validate(wasm) ?? false;
-    if (this.simd) {
-      const pages = Math.ceil(size / PAGE), memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
-      this.kernel = new WebAssembly.Instance(new WebAssembly.Module(wasm), { env: { memory } }).exports;
-      this.buffer = memory.buffer;
-    } else {
-      this.buffer = new ArrayBuffer(size);
-      this.kernel = plain(new Float32Array(this.buffer));
-    }
+    if (!globalThis.WebAssembly?.validate(wasm)) throw new Error("The model needs a browser with WebAssembly SIMD.");
+    const pages = Math.ceil(size / PAGE), memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
+    this.kernel = new WebAssembly.Instance(new WebAssembly.Module(wasm), { env: { memory } }).exports;
+    this.buffer = memory.buffer;
   }
 
   // The part that has a word, and which of its words that is.

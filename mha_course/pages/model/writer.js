@@ -30,7 +30,6 @@ export class Writer {
   // `about` is what mha_course.pages.writing says; the rest as of a `Memory`.
   constructor({ about, wasm }, came, fetch) {
     this.decoder = new Decoder({ about, wasm }, came, fetch);
-    if (!this.decoder.simd) throw new Error("This browser is too old for the model: it has no WebAssembly SIMD.");
     this.parts = Object.keys(about.parts).slice(1); // from the first layer on
     this.shards = this.parts.slice(N_LAYERS + 1);
     Object.assign(this, { ids: [], start: 0, weights: [] });
