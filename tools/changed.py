@@ -44,9 +44,8 @@ def code() -> dict[str, str]:
 @cache
 def imported(text: str, everywhere: bool = True) -> dict[str, str]:
     """`c`, or what it is called here -> `a.b.c`, of each `from a.b import c`."""
-    tree = ast.parse(text)
-    found = {}
-    for node in ast.walk(tree) if everywhere else tree.body:
+    found, parts = {}, _parts(text)
+    for node in parts if everywhere else parts[0].body:
         if isinstance(node, ast.ImportFrom):
             found |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
         elif isinstance(node, ast.Import):
@@ -58,9 +57,9 @@ def named(text: str, everywhere: bool = True, runs: bool = False) -> set[str]:
     """What it imports, `a.b.c.d` where all that it asks of `c` is `c.d`; the names of modules among
     its texts; and of code that `runs` what it writes for another process, what is imported there.
     """
-    tree, asked, found = ast.parse(text), defaultdict(set), set()
-    inner = {id(part.value) for part in ast.walk(tree) if isinstance(part, ast.Attribute)}
-    for part in ast.walk(tree):
+    parts, asked, found = _parts(text), defaultdict(set), set()
+    inner = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
+    for part in parts:
         if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
             asked[part.value.id].add(f".{part.attr}")
         elif isinstance(part, ast.Name) and id(part) not in inner:
@@ -75,6 +74,11 @@ def named(text: str, everywhere: bool = True, runs: bool = False) -> set[str]:
                 found |= {"mha_course.__main__"} if part.value in COMMAND else set()
     own = imported(text, everywhere)
     return found | {full + more for name, full in own.items() for more in asked[name] or {""}}
+
+
+@cache
+def _parts(text: str) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(text))]
 
 
 def _in_text(text: str) -> set[str]:
