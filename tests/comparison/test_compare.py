@@ -440,12 +440,11 @@ def test_a_contract_is_held():
     assert compare(module, HANDED["keyword"], causal=True).found == "right"
     assert compare(module, true_means="keep").found == "mask_inverted"
 
-    class Claiming(right()):
-        causal = True
-
-    claiming = Claiming(D, H)
-    claiming.causal = True  # and never read
-    assert compare(claiming).found == "not_causal"
+    for name in ("causal", "autoregressive", "mask_future", "masked"):
+        claiming = right()(D, H)
+        setattr(claiming, name, True)  # and never read
+        found = compare(claiming)
+        assert found.found == "not_causal" and f"Its `{name}` is True" in str(found)
     assert compare(claiming, causal=False).found == "right"
 
 
