@@ -130,6 +130,7 @@ def test_words_are_sentences_and_ask(exercise: Exercise) -> None:
         assert slip.does[-1] in ".)" and len(slip.does.split()) <= 60, slip.does
         assert slip.asks and slip.asks[-1] in ".?" and len(slip.asks.split()) <= 45, slip.asks
         assert slip.does.count("`") % 2 == slip.asks.count("`") % 2 == 0, slip.does
+        assert "\n" not in slip.does + slip.asks, slip.does
 
 
 @every_exercise
