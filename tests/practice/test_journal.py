@@ -3,9 +3,11 @@
 import json
 from itertools import product
 from pathlib import Path
+from time import monotonic
 from xml.etree import ElementTree
 
 import pytest
+from filelock import FileLock
 
 from mha_course.engine.report import Report
 from mha_course.practice import journal
@@ -91,6 +93,11 @@ def test_a_log_that_was_cut_off_or_is_not_ours_loses_nothing_else(tmp_path):
     whole = log.read_text()
     log.write_text('{"day": "2026-0\n[1]\nnull\n\n' + whole + '{"name": "split')
     assert [a.name for a in journal.attempts()] == ["split_heads"]
+    begun = monotonic()
+    with FileLock(journal.LOCK):  # by another kernel, for long: nobody waits for it
+        journal.remember(Report("merge_heads", True), "merge_heads")
+    assert monotonic() - begun < 10
+    assert [a.name for a in journal.attempts()] == ["split_heads", "merge_heads"]
     journal.table(ROWS, keep=False)
     assert not log.exists()
     journal.remember(Report("split_heads", True), "split_heads")
