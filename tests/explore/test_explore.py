@@ -576,6 +576,7 @@ def test_controls_move_the_ranges_of_others() -> None:
     lengths["T"].value = 7  # who stood at the end stands at the end, who did not where they stood
     assert (lengths["length_0"].value, lengths["length_1"].value) == (7, 3)
     heads = explore.heads().controls
+    assert heads["h"].options == (1, 2, 3, 4, 6, 8, 12)
     heads["h"].value = 4
     assert (heads["d_k"].max, heads["d_k"].value) == (96, 96)
     cache = explore.cache().controls
@@ -698,3 +699,5 @@ def test_the_ends_of_a_sentence_can_be_hidden() -> None:
             np.testing.assert_array_equal(inner.values, whole.values[1:-1, 1:-1])
     own = explore.heads(MultiHeadAttention(30, 5), torch.randn(4, 30))
     assert tuple(own.controls) == ("h", "d_k")
+    with pytest.raises(ValueError, match="mha must have at most 12 heads to be drawn; got 13"):
+        explore.heads(MultiHeadAttention(26, 13), torch.randn(4, 26))
