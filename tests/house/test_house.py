@@ -120,6 +120,11 @@ def test_tests_stand_beside_what_they_test():
                 assert there not in above(room) or there == "mha_course", f"{path.name}: {name}"
 
 
+def test_a_name_that_the_course_does_not_have_is_told():
+    with pytest.raises(AttributeError, match="'mha_course' has no attribute 'film'"):
+        _ = mha_course.film
+
+
 def test_what_is_taught_is_small_and_stands_alone(shared_folder):
     """No file of it names the course or imports IPython, which a kernel has loaded anyway."""
     lesson = sorted((HOUSE / "mha_lesson").rglob("*.py"))
