@@ -33,8 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return done if isinstance(done, int) else 0
     except ModuleNotFoundError as error:
         why = f"{error.name} is not installed; get it with: pip install 'mha-lesson[lab]'"
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError) as error:
         why = str(error)
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
         return 130

@@ -33,6 +33,11 @@ def write_whole(path: Path, content: bytes, instead_of: bytes | None = None) -> 
         part.unlink(missing_ok=True)
 
 
+def plainly(error: Exception) -> str:
+    """What an error says; of the system's, without its number and the path."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def free_path(path: Path) -> Path:
     """The path itself, or with -2, -3 … before its ending: the first where nothing lies yet."""
     others = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in itertools.count(2))

@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from tempfile import mkdtemp
 from threading import Event
 
+from mha_course.base.disk import plainly
 from mha_course.base.notebook import paths
 from mha_course.classroom import sandbox, unpack
 from mha_course.classroom.reading import read
@@ -315,7 +316,8 @@ def read_roster(path: Path) -> Roster:
     try:
         lines = table_in(path)
     except (OSError, csv.Error) as error:
-        raise SystemExit(f"The roster {path} cannot be read; save it as CSV: {error}.") from error
+        why = plainly(error)
+        raise SystemExit(f"The roster {path} cannot be read; save it as CSV: {why}.") from error
     lines = [[shown(cell.strip()) if cell.strip() else "" for cell in cells] for cells in lines]
     heads = [cell.casefold() for cell in lines[0]] if lines else []
     columns = [i for i, head in enumerate(heads) if head in NAMED_IN][:1]

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode, v4
 
-from mha_course.base.disk import free_path, write_whole
+from mha_course.base.disk import free_path, plainly, write_whole
 from mha_course.base.notebook import paths
 from mha_course.base.numerals import counted, listed
 from mha_course.collection.bank import EXAM, Question, bank
@@ -109,7 +109,7 @@ def chosen(
     except UnicodeDecodeError as error:
         raise ValueError(f"--bank takes a file in UTF-8; save {own} as that.") from error
     except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"--bank takes a file like {EXAM}; {own}: {error}") from error
+        raise ValueError(f"--bank takes a file like {EXAM}; {own}: {plainly(error)}") from error
     dealt = list[Question]()
     for unseen in banks:  # a teacher's own first
         piles = [[q for q in unseen if q.notebook == book] for book in numbers]

@@ -12,6 +12,7 @@ from typing import Any
 
 import nbformat
 
+from mha_course.base.disk import plainly
 from mha_course.cells import predictions
 from mha_course.pages import folds
 from mha_course.pages.exporter import LINK, inline, run, written
@@ -29,7 +30,8 @@ def export(notebook: Path) -> Path:
     try:
         stored: Any = nbformat.read(notebook, as_version=4)
     except Exception as error:  # no file, no JSON, or JSON that is no notebook
-        raise ValueError(f"notebook must be a Jupyter notebook; {notebook}: {error}") from error
+        why = plainly(error)
+        raise ValueError(f"notebook must be a Jupyter notebook; {notebook}: {why}") from error
     os.environ[EXPORT] = "1"
     try:
         run(stored, notebook.parent)

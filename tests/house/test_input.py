@@ -36,7 +36,7 @@ CASES = [
     for command, some in (line.split(" | ") for line in TABLE.strip().splitlines())
     for wrong in some.split("; ")
 ]
-PYTHONS = re.compile(r"Traceback|codec|\w+\(\) |positional|keyword|must be a mapping|attribute")
+PYTHONS = re.compile(r"Traceback|Errno|codec|\w+\(\) |positional|keyword|a mapping|attribute")
 MINE = "at = 'x'\nlevel = 1\nasks = 'Why?'\nanswer = 'So.'\n"
 FILES = {
     "nobody.csv": "name\n",
