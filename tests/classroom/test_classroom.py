@@ -769,6 +769,7 @@ FORMS = [
     [f"*def kept(f):\n    return lambda *a: f(*a)\n\n\n@kept\n{RIGHT}"],
     [f"%%writefile mine.py\n{RIGHT}", "*from mine import split_heads"],
     [f"*%%time\n{RIGHT}"],
+    [f"%%writefile my.py\n{MINE}", "import my", "*split_heads = lambda x, n: my.mine(x, n)"],
     [
         "class A:\n    pass",
         f"A.two = staticmethod(lambda x, n_heads: 0)\n{RIGHT}\nA.two = split_heads",
