@@ -80,12 +80,15 @@ def some_heads() -> Explorer:
 
 
 @pytest.mark.parametrize("width", WINDOWS)
-def test_a_press_on_a_ribbon_cuts_that_ribbon(open_page, page_of, monkeypatch, width):
+def test_a_press_cuts_a_ribbon_and_a_button_the_rest(open_page, page_of, monkeypatch, width):
     monkeypatch.setenv(n00_cut.EXPORT, "1")
     page = open_page(page_of("some heads", some_heads), viewport=WINDOWS[width])
     for n in range(5):
         slider(page, "n").fill(str(n))
         assert not misses(page, RIBBONS, 20), n
+    for name, head in (("head", 10), ("layer", None)):
+        page.get_by_role("button", name=f"cut the {name}").click()
+        assert page.locator("canvas").evaluate("c => c.mha.cut.cuts") == [[4, head, None, None]]
 
 
 @pytest.mark.parametrize("width", WINDOWS)
