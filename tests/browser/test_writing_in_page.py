@@ -348,7 +348,7 @@ def test_one_s_own_sentence_is_seen_as_it_comes_cut_and_written_on(view, model):
     menu, says = view.get_by_role("combobox", name="prompt"), "menu => menu.selectedOptions[0].text"
     assert menu.evaluate(says) == text
     assert view.locator(".mha-flowing").bounding_box()["y"] >= 0  # it came into sight
-    assert "MB" in view.locator(".mha-own > span").text_content()
+    assert view.locator(".mha-own > span").text_content().endswith(" of 98 MB")
     [way] = held
     way.continue_()
     caption.filter(has_text="% sure").wait_for()
