@@ -1,6 +1,7 @@
 """Explorers on saved pages: no kernel, no network, a phone, no scripts."""
 
 import demo
+import ipywidgets as widgets
 import pytest
 from screen import SETUP, assert_bar_in_sight, await_caption, heard, middle, slider, texts, view
 
@@ -8,6 +9,8 @@ import lab
 from mha_course import explore
 from mha_course.pages.export import export
 from mha_course.pictures import figures
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.panels import Scene, Table
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,20 @@ def test_a_saved_page_moves_without_kernel_or_network(open_page, exported):
     scene = demo.stored(16, True)
     await_caption(page, first, scene.caption)
     assert sorted(view(page, first, "v.drawn")) == texts(scene)
+
+
+def test_a_picture_that_only_grows_in_height_is_drawn_whole(open_page, page_of):
+    def grows() -> Explorer:
+        rows = {"n": widgets.IntSlider(min=1, max=9)}
+        return Explorer(rows, lambda n: Scene(Table([["a", "b"]] * n)))
+
+    page = open_page(page_of("grows", grows))
+    slider(page, "n").fill("9")
+    page.wait_for_function("document.querySelector('canvas').mha.drawn.length === 18")
+    differs = (
+        "({ width, height, mha: { scene: s } }) => width / (s.width + 4) - height / (s.height + 4)"
+    )
+    assert abs(page.locator("canvas").evaluate(differs)) < 0.01
 
 
 @pytest.fixture
