@@ -56,8 +56,8 @@ def computed_explorer() -> Explorer:
 
 
 def part_of(n: int, part: int, word: str) -> Scene:
-    """How many parts there are depends on n."""
-    return Scene(Table([[n, part, word]]), caption=f"part {part} of {n}: {word}")
+    """How many parts there are depends on n, as does the height alone."""
+    return Scene(Table([[n, part, word]] * n), caption=f"part {part} of {n}: {word}")
 
 
 def dependent_explorer() -> Explorer:
