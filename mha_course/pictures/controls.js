@@ -122,7 +122,7 @@ export const spoken = (label) => label.replace(/\p{Lm}/gu, (letter) => ` ${lette
 // Names for ipywidgets' sliders, which have none, and a way to keep the keys that JupyterLab would take from a focused
 // control (b adds a cell).
 export function nameSliders(root, controls) {
-  for (const control of root.querySelectorAll("input, select, [role=slider], [contenteditable]"))
+  for (const control of root.querySelectorAll("a, button, input, select, summary, [contenteditable], [tabindex]"))
     control.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {
     const name = slider.querySelector(".widget-label")?.textContent.trim();

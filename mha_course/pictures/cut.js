@@ -143,9 +143,7 @@ export class Cut {
     view.el.classList.add("mha-cut");
     const tools = element("div", { className: "mha-tools" });
     tools.innerHTML = `<p></p><label>ribbons: weight <input type="range" min="0" max="1" step="0.05" value="0"
-      aria-label="ribbons from weight to what a cut does" aria-valuetext="weight"
-      data-lm-suppress-shortcuts="true"> what a cut
-      does</label><span
+      aria-label="ribbons from weight to what a cut does" aria-valuetext="weight"> what a cut does</label><span
       class="mha-presses"></span><span class="mha-presses"></span>`;
     view.head.append(tools);
     this.note = element("p", { className: "mha-note" });

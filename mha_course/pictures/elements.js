@@ -12,8 +12,5 @@ export const refill = (place, ...made) => {
   if (at >= 0) (place.children[at] ?? place.firstElementChild)?.focus({ preventScroll: true });
   return at >= 0;
 };
-export const pressable = (textContent, onclick, more = {}) => {
-  const made = element("button", { type: "button", textContent, onclick, ...more });
-  made.setAttribute("data-lm-suppress-shortcuts", "true");
-  return made;
-};
+export const pressable = (textContent, onclick, more = {}) =>
+  element("button", { type: "button", textContent, onclick, ...more });

@@ -79,11 +79,11 @@ export const enters = ({ cut, writes }) => (cut ? "cuts or mends a ribbon" : wri
 // A view's elements, and how they look.
 export const frame = (id, scale) => `<style>${scale}${STYLE}${FLOW_STYLE}${CUT_STYLE}${WRITES_STYLE}</style><label ` +
   `class="mha-range" hidden><input
-  type="checkbox" data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label><div
+  type="checkbox"> colours: each row up to its own largest</label><div
   class="mha-head"><p class="mha-alert" role="alert"></p>
   <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><div
-  class="mha-stage"><canvas tabindex="0" role="application" aria-roledescription="picture" aria-describedby="${id}"
-  data-lm-suppress-shortcuts="true"></canvas><div class="mha-spot"></div></div><div class="mha-reading"
+  class="mha-stage"><canvas tabindex="0" role="application" aria-roledescription="picture"
+  aria-describedby="${id}"></canvas><div class="mha-spot"></div></div><div class="mha-reading"
   aria-hidden="true"></div><div class="mha-more"><details><summary>Tables
   and keys</summary><p>${KEYS}</p><div class="mha-tables" tabindex="0" role="group"
   aria-label="tables"></div></details></div>`;

@@ -136,7 +136,6 @@ export class Writes {
     if (!offer && !view.ask) return ask.append("Your own sentence: on the course's site, or in JupyterLab.");
     const field = (made, name) => {
       made.setAttribute("aria-label", name);
-      made.setAttribute("data-lm-suppress-shortcuts", "true");
       return made;
     };
     this.input = field(element("input", { type: "text", placeholder: "your own sentence", autocomplete: "off" }),

@@ -132,6 +132,11 @@ def test_every_explorer_draws_and_axe_finds_nothing_serious(gallery):
         "[...document.querySelectorAll('[role=slider]')].every(handle => handle.ariaLabel)"
     )
     assert not serious(gallery, {"include": [[".jp-OutputArea"]]})
+    focused = gallery.locator(".mha-explorer").locator(
+        "a, button, input, select, summary, [tabindex]"
+    )
+    kept = "all => all.filter((e) => !('lmSuppressShortcuts' in e.dataset)).map((e) => e.outerHTML)"
+    assert focused.evaluate_all(kept) == []  # there b adds no cell, and an arrow moves to none
 
 
 # Whether each panel's title heads a table that has more than its own name in each row.
