@@ -280,20 +280,20 @@ def _fits(raw: bytes) -> bool:
         return False
 
 
+def age(hand_in: HandIn) -> tuple[bool, float, list[tuple[int, str]]]:
+    """Sorts the latest last: what is unreadable, then by time, and on equal times by name."""
+    return not hand_in.why, hand_in.changed, _natural(PurePath(hand_in.file).stem)
+
+
 def _keep_the_latest(learner: Learner) -> None:
-    """Of several versions of one notebook the latest counts; on equal times, the last by name.
+    """Of several versions of one notebook the latest counts; of what has no number, each file does.
 
     What `make lab` has put beside a learner's notebook counts besides: either may be worked in.
     """
     newest: dict[str, HandIn] = {}
-
-    def age(h: HandIn) -> tuple[bool, float, list[tuple[int, str]]]:
-        return not h.why, h.changed, _natural(PurePath(h.file).stem)
-
     for hand_in in sorted(learner.notebooks, key=age):
-        stem = PurePath(hand_in.file).stem
-        key = hand_in.notebook or AGAIN.sub("", stem)
-        if updated := UPDATED.search(stem):
+        key = hand_in.notebook or hand_in.file
+        if updated := UPDATED.search(PurePath(hand_in.file).stem):
             key += updated[0]
         if (old := newest.get(key)) is not None:
             why = old.why or "handed in again"

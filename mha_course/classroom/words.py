@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mha_course.base.disk import free_path
 from mha_course.base.numerals import counted
-from mha_course.classroom.files import Roster, table_in
+from mha_course.classroom.files import Roster, age, table_in
 from mha_course.classroom.final_test import A_STEP, ANSWER, Part
 from mha_course.classroom.grading import ALL, DONE, OPEN, TRIED, Row, Submission
 from mha_course.classroom.pages import no_formula, number, page, points, table
@@ -57,7 +57,7 @@ def answers(rows: Sequence[Row], test: Sequence[Part], typed: dict[Key, float]) 
     """Those of all who handed in, by question, with the points that somebody has typed."""
     made = []
     for row in (row for row in rows if row.submissions):
-        when = {hand_in.file: hand_in.changed for hand_in in row.learner.notebooks}
+        when = {h.file: n for n, h in enumerate(sorted(row.learner.notebooks, key=age))}
         versions = sorted(row.submissions, key=lambda s: when.get(s.file, 0))
         texts = [below(submission.texts, test) for submission in versions]
         asked = "\n".join(text for submission in row.submissions for text in submission.texts)

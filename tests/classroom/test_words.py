@@ -49,6 +49,10 @@ def test_of_two_files_the_later_answer_counts_however_long_and_an_empty_one_does
         times = {"x": 2.0, "old": 3.0, "empty": 1.0} | {late: 4.0}
         row.learner.notebooks = [HandIn(Path(f), f, "", when) for f, when in times.items()]
         assert words.answers([row], TEST, {})[1].text == text
+    for submission, file in zip(row.submissions, ("x (2)", "x", "x (10)"), strict=True):
+        submission.file = file  # a browser's copies, unpacked in one moment
+    row.learner.notebooks = [HandIn(Path(s.file), s.file, "", 1.0) for s in row.submissions]
+    assert words.answers([row], TEST, {})[1].text == "so"
 
 
 def test_what_is_another_test_or_unreadable_gets_no_points_and_is_named(tmp_path):
