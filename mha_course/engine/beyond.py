@@ -18,6 +18,7 @@ from mha_course.engine.safely import Raised, on_the_cpu, run, tensors
 from mha_course.engine.watch import leaves_float64
 
 HALF = (torch.float16, torch.bfloat16)
+IN_HALF = "in_half"  # the key of what shows there alone
 OTHER_DTYPES = (torch.float32, *HALF)
 
 
@@ -25,7 +26,8 @@ def other_dtypes(attempt: Attempt) -> Iterator[Finding]:
     """The usual dtypes first."""
     for dtype in OTHER_DTYPES:
         if finding := _in_dtype(attempt, dtype):
-            yield finding
+            unasked = dtype in HALF and not attempt.problem.half
+            yield replace(finding, key=IN_HALF) if unasked else finding
 
 
 def _in_dtype(attempt: Attempt, dtype: torch.dtype) -> Finding | None:

@@ -79,7 +79,7 @@ def _judged(problem: Problem, answer: Any) -> Report:
 
 
 # What shows on another device, in half precision or of a picture alone: no exercise asks for these.
-UNASKED = ("fixed_device", "error:numpy_lacks_dtype", DRAWN)
+UNASKED = ("fixed_device", "error:numpy_lacks_dtype", DRAWN, beyond.IN_HALF)
 UNASKED_NOTE = (
     "The exercise does not ask for it, but on another device, in half precision or in training: {}"
 )

@@ -176,6 +176,7 @@ class Problem:
         reread: the heading in its notebook where what it asks for is explained.
         part_of: an exercise whose answer holds this one's: practice asks for one of the two.
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
+        half: whether it asks for float16 and bfloat16; else what shows there alone is only told.
     """
 
     in_steps: Step
@@ -187,6 +188,7 @@ class Problem:
     bind: Callable[[Any], Any] | None = None
     gradient: bool = True
     keeps_inputs: bool = False
+    half: bool = False
     stages: Mapping[str, str] = field(default_factory=dict)
     ready_made: tuple[str, ...] = ()
     remark: Callable[..., str] | None = None

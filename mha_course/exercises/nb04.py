@@ -331,6 +331,7 @@ HIDES = (
     9,
     "04",
     reread="A query that may see nothing",
+    half=True,
     remark=nan_on_the_way,
     make_cases=scores_and_masks,
     gives=("weights (..., T_q, T_k)",),

@@ -60,6 +60,7 @@ _NAN_GRADIENTS = {
     11,
     "06",
     reread="The formula",
+    half=True,
     make_cases=lambda: (),
     gives=("output (B, T, d_model)",),
     stages="project split product scale fill normalise arrange >leave leave",

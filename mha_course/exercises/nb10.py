@@ -54,6 +54,7 @@ def turned(a: Tensor, b: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
     16,
     "10",
     reread="In q and k: turn them",
+    half=True,
     make_cases=rows_and_positions,
     gives=("the rotated rows (..., T, d_k)",),
 )

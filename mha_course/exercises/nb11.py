@@ -121,6 +121,7 @@ def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Findin
     17,
     "11",
     reread="What the new token needs",
+    half=True,
     make_cases=new_tokens_and_a_cache,
     bind=bind,
     further=(the_old_cache_stays,),

@@ -32,6 +32,7 @@ def variant(
     ),  # its inputs, of the exercise's; none leaves a case out
     cases: Step | None = None,  # in place of the exercise's
     but: tuple[str, ...] = (),  # steps that have one way only, and slips that would not be true
+    half: bool = False,  # as of any problem
     **instead: Step,  # steps of the exercise that are done in another way here
 ) -> Callable[[Step], Exercise]:
     """Makes a variant of an exercise."""
@@ -54,7 +55,7 @@ def variant(
                 lambda *inputs: answer(*inputs_of(*inputs)), original.cases
             )
 
-        more = {"gives": gives or original.gives, "gradient": original.gradient}
+        more = {"gives": gives or original.gives, "gradient": original.gradient, "half": half}
         new = exercise(original.number, original.notebook, make_cases=make_cases, **more)(in_steps)
         new.stages = original.stages
         new.further = () if gives else tuple(map(through, original.further))
@@ -195,12 +196,16 @@ def padding_from_ids(course, tokens, pad):
 
 
 @variant(
-    nb04.masked_softmax, inputs_of=lambda scores, mask: (scores, ~mask), but=("true_means_keep",)
+    nb04.masked_softmax,
+    inputs_of=lambda scores, mask: (scores, ~mask),
+    but=("true_means_keep",),
+    half=True,
 )
 def softmax_of_kept(course, scores, keep):
     r"""The other convention: `keep` is bool, broadcasts to the scores $(\dots, T_q, T_k)$, and is
     `True` where a query may look. What may not be seen has weight 0, the others of a row add up to
-    one, and a row that may see nothing is all zeros. Nothing is ever NaN, gradients included."""
+    one, and a row that may see nothing is all zeros. Nothing is ever NaN, gradients included, in
+    any floating dtype."""
     as_blocked = course(scores, keep)
     """`True` is read as blocked: that is the other convention. | `True` means *look* here. In which
     row of your result do you see the opposite?"""
@@ -279,7 +284,7 @@ def loss_without_padding(course, logits, tokens, lengths):
     return losses[place < end].mean()
 
 
-@variant(rotate, "the rotated rows (..., T, d_k)", but=("pair", "join"))
+@variant(rotate, "the rotated rows (..., T, d_k)", but=("pair", "join"), half=True)
 def rotate_neighbours(course, x, positions):
     r"""The other layout: dimension 2i turns with its neighbour 2i + 1, by the angle position ·
     $\text{base}^{-2i/d_k}$, base 10,000. x is $(\dots, T, d_k)$ with $d_k$ even, positions are

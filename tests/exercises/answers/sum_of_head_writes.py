@@ -75,7 +75,7 @@ def writes_own_part(heads, W_o):
     return out
 
 
-@slips("fixed_dtype")
+@slips("in half precision or")
 def writes_zeros_cpu(heads, W_o):
     B, n, T, d = heads.shape
     out = torch.zeros(B, T, W_o.shape[0])
