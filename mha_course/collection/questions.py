@@ -105,6 +105,8 @@ def _question(name: str, **entry: Any) -> Question:
     for key in sorted(TEXTS & entry.keys()):
         if not isinstance(entry[key], str):
             raise ValueError(f"[{name}] needs a text for {key}; got {entry[key]!r}.")
+    if type(number := entry.get("number", 0)) not in (int, float):
+        raise ValueError(f"[{name}] needs a number such as 8 or 0.125; got {number!r}.")
     if not all(isinstance(one, list) and len(one) == 3 for one in entry.get("wrong", ())):
         raise ValueError(f'[{name}] needs wrong = [["choice", "why not", "01 a heading"], …].')
     choices = {label: Choice.read(*about) for label, about in entry.pop("choices", {}).items()}

@@ -24,6 +24,7 @@ test --notebooks | 6-1; 01-99; 0-9999999999; six; 01-; 01-03-05
 test --seed | -1; 1e3; 1.5; seven
 test --bank | nowhere.toml; wrong.toml; noted.toml; short.toml; astray.toml; free.toml; mean.toml
 test --bank | bare.toml; typo.toml; flat.toml; count.toml; old.toml
+test --bank | part.toml; quoted.toml; true.toml; two.toml
 test --out | in/ada/03_x.ipynb
 worksheets --seed | x; 1.5; 1-3
 worksheets --out | in/ada/03_x.ipynb
@@ -51,6 +52,10 @@ FILES = {
     "typo.toml": f"[12.mine]\n{MINE}nubmer = 3\n",
     "flat.toml": f"[12.mine]\n{MINE}right = 'so'\nwrong = ['no', 'nor']\n",
     "count.toml": f"[12.mine]\n{MINE.replace(chr(39) + 'Why?' + chr(39), '5')}must = ['so']\n",
+    "part.toml": f"[12.mine]\n{MINE}number = '1/8'\n",
+    "quoted.toml": f"[12.mine]\n{MINE}number = '8'\n",
+    "true.toml": f"[12.mine]\n{MINE}number = true\n",
+    "two.toml": f"[12.mine]\n{MINE}number = [8, -8]\n",
     "old.toml": f"[12.mine]\n{MINE}must = ['caf\xe9']\n",  # in Latin-1
     "in/ada/03_x.ipynb": "{}",
 }
