@@ -168,6 +168,8 @@ def write(
     exercises, questions = chosen(numbers, seed, own)
     which = f"notebook{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
     title, some = f"Final test on {which}", [*parts(exercises, questions)]
+    if not some:
+        raise ValueError(f"--notebooks needs one that a test can ask about; got {which}.")
     worth = WORTH.format(counted(sum(part.points for part in some), "point"))
     folder = free_path(out / "final_test")
     secret = free_path(out / f"{folder.name}_key")

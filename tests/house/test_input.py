@@ -20,7 +20,7 @@ classroom --jobs | 0; 1.5; two
 classroom --test | nowhere; .; in/ada/03_x.ipynb
 classroom --roster | nowhere.csv; nobody.csv; twice.csv
 classroom --out | in; in/ada/03_x.ipynb
-test --notebooks | 6-1; 01-99; 0-9999999999; six; 01-; 01-03-05
+test --notebooks | 6-1; 01-99; 0-9999999999; six; 01-; 01-03-05; 14
 test --seed | -1; 1e3; 1.5; seven
 test --bank | nowhere.toml; wrong.toml; noted.toml; short.toml; astray.toml; free.toml; mean.toml
 test --bank | bare.toml; typo.toml; flat.toml; count.toml; old.toml
