@@ -14,13 +14,14 @@ from typing import NamedTuple
 from mha_course.base.disk import free_path
 from mha_course.base.numerals import counted
 from mha_course.classroom.files import Roster, age, table_in
-from mha_course.classroom.final_test import A_STEP, ANSWER, Part
+from mha_course.classroom.final_test import A_STEP, Part
 from mha_course.classroom.grading import ALL, DONE, OPEN, TRIED, Row, Submission
 from mha_course.classroom.pages import no_formula, number, page, points, table
 from mha_lesson.refusals import say
 
 FILE = "words.csv"
 BARE = re.compile(r"[(*_ ]*([-−]?\d*(?:,\d{3})*[.,]?\d+)[)*_. ]*")  # a number, and nothing else
+HINT = re.compile(r"(\**)Your answer:(?:\1|(.*)\1\s*$)", re.S)  # some type inside its stars
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(?:[.,]\d{3})+")  # 4,000, or 4.000 as many languages part it
 Key = tuple[str, ...]
 HEAD = ["question", "learner", "answer", "of", "by the check", "points"]
@@ -49,7 +50,7 @@ def below(texts: Sequence[str], test: Sequence[Part]) -> list[str]:
             if part.asks in text:
                 at, text = i, text.partition(part.asks)[2].replace(part.listed, "")
         if at >= 0:
-            found[at] += f"\n\n{text.replace(ANSWER, '')}".rstrip()
+            found[at] += HINT.sub(r"\2", f"\n\n{text}").rstrip()
     return [text.strip() for text in found]
 
 

@@ -27,6 +27,9 @@ def test_an_answer_is_what_stands_below_its_question_or_beside_it():
     for cells, found in [
         ([one, "def f(): 1", two, "*Your answer:*", three, "*Your answer:*"], ["", ""]),
         ([two, "*Your answer:* so", three, "2"], ["so", "2"]),
+        ([two, "*Your answer: so, *so*\n*", three, "Your answer: 2"], ["so, *so*", "2"]),
+        ([two, "*Your answer:* *so* *is*", three, "**Your answer:** 2*3"], ["*so* *is*", "2*3"]),
+        ([two, "*Your answer: *", three, "_so_"], ["", "_so_"]),
         ([two + "\n\nso", "and so", "*Your answer:*", three.replace("2. two", "**two**")],
          ["so\n\nand so", "1. one\n**two**"]),
         ([three, "2", two, "so"], ["so", "2"]),
