@@ -60,7 +60,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     kind = sandbox.strongest()
     print(sandbox.warning() or f"Sandbox: {kind}: {sandbox.MEANS[kind]}.")
     with TemporaryDirectory(prefix="unpacked-", ignore_cleanup_errors=True) as unpacked:
-        learners = files.learners(options.folder, Path(unpacked), roster, options.out)
+        into = Path(unpacked)
+        learners = files.learners(options.folder, into, roster, options.out, bool(test))
         if not learners:
             raise SystemExit(f"No files in {options.folder}.")
         rows = [Row(learner, names=names, due=end) for learner in learners]

@@ -114,13 +114,18 @@ def shown(text: str) -> str:
 
 
 def learners(
-    folder: Path, unpacked: Path, roster: Roster | None = None, report: Path | None = None
+    folder: Path,
+    unpacked: Path,
+    roster: Roster | None = None,
+    report: Path | None = None,
+    test: bool = False,
 ) -> list[Learner]:
     """Everybody who handed in, or stands on the roster, by name.
 
     A learner is a subfolder, or what a platform has named; of a notebook that lies in no subfolder,
     what its name says before the number (`ada_03_splitting_into_heads.ipynb`), or else its whole
     name. What lies in the report's folder is nobody's. Archives are taken apart in `unpacked`.
+    The number in the name of a test is none of a notebook.
     """
     listed = roster.texts if roster else {}
     everybody = {name: Learner(name) for name in listed}
@@ -145,7 +150,7 @@ def learners(
                 if made.why.endswith(NO_NOTEBOOK):
                     learner.others.append((made.file, made.why))
                 else:
-                    learner.notebooks.append(made)
+                    learner.notebooks.append(replace(made, notebook="") if test else made)
     for learner in everybody.values():
         _keep_the_latest(learner)
         if listed and learner.name not in listed:

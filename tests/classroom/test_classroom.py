@@ -247,6 +247,8 @@ def test_a_date_behind_the_name_is_no_number_of_a_notebook(tmp_path, line):
         write(tmp_path / f"ada{n}/{name}.ipynb")
     found = [h.notebook for one in files.learners(tmp_path, tmp_path) for h in one.notebooks]
     assert found == [number] * len(names)
+    tests = files.learners(tmp_path, tmp_path, test=True)  # a seat's number, or the test's
+    assert {h.notebook for one in tests for h in one.notebooks} == {""}
 
 
 def test_a_notebook_and_the_update_beside_it_both_count(tmp_path):
