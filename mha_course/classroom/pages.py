@@ -35,6 +35,7 @@ SHOWN = {  # state → its sign, what it means, and what its learner is told
 SIGNS, MEANS, TO_LEARNERS = ({state: row[i] for state, row in SHOWN.items()} for i in range(3))
 MOST_GROUPS = 8  # that a terminal names; the page has all
 LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in ALL.values()}
+Marks = Sequence[tuple[float | None, int]]  # of a test, by question: the points, and the most
 
 
 def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
@@ -49,7 +50,7 @@ def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
 
 def save(rows: list[Row], out: Path, roster: Roster | None = None) -> None:
     """Writes the tables and pages into the folder `out`."""
-    (out / "learners").mkdir(parents=True, exist_ok=True)
+    names = hand_back(rows, out, {})
     asked, books = rows[0].names, rows[0].books
     per_book = [f"{book} (of {len(names)})" for book, names in books.items()]
     solved, answers, handed_in = list[list[object]](), list[list[object]](), list[list[object]]()
@@ -77,13 +78,20 @@ def save(rows: list[Row], out: Path, roster: Roster | None = None) -> None:
     table(out / "guesses.csv", ["question", "asked", "choice", "learners"], lines)
     most = {name: len(books[name[:2]]) for name in per_book}
     points(out, roster, most, {r.learner.name: [*map(float, r.points.values())] for r in rows})
+    page(out / "index.html", **_of_class(rows, names))
+
+
+def hand_back(rows: Sequence[Row], out: Path, marks: Mapping[str, Marks]) -> dict[str, str]:
+    """Writes a page for each learner, with the points of a test; gives the pages' names."""
+    (out / "learners").mkdir(parents=True, exist_ok=True)
     names = page_names(rows)
     for old in (out / "learners").glob("*.html"):
         if old.name not in names.values():
             old.unlink()  # of somebody who has left the roster
     for row in rows:
-        page(out / "learners" / names[row.learner.name], **_of_learner(row))
-    page(out / "index.html", **_of_class(rows, names))
+        marked = marks.get(row.learner.name)
+        page(out / "learners" / names[row.learner.name], **_of_learner(row), marks=marked)
+    return names
 
 
 def points(
@@ -139,7 +147,7 @@ def no_formula(cell: object) -> object:
     return f"'{cell}" if formula else cell
 
 
-def page_names(rows: list[Row]) -> dict[str, str]:
+def page_names(rows: Sequence[Row]) -> dict[str, str]:
     """A file name for each learner, fit for every system."""
     pages: dict[str, str] = {}
     for n, row in enumerate(rows):

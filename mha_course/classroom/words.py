@@ -16,7 +16,7 @@ from mha_course.base.numerals import counted
 from mha_course.classroom.files import Roster, age, table_in
 from mha_course.classroom.final_test import A_STEP, Part
 from mha_course.classroom.grading import ALL, DONE, OPEN, TRIED, Row, Submission
-from mha_course.classroom.pages import no_formula, number, page, points, table
+from mha_course.classroom.pages import hand_back, no_formula, number, page, points, table
 from mha_lesson.refusals import say
 
 FILE = "words.csv"
@@ -162,5 +162,7 @@ def save(
     page(out / "words.html", **given, left_out=last, groups=[*enumerate(equal.values())])
     of = {r.learner.name: [a.points for a in found if a.learner == r.learner.name] for r in rows}
     columns = {f"question {n}": part.points for n, part in enumerate(test, 1)}
+    marks = {name: [*zip(parts, columns.values(), strict=False)] for name, parts in of.items()}
+    hand_back(rows, out, marks)
     points(out, roster, columns, {name: parts or [None] * len(test) for name, parts in of.items()})
     return "\n".join(todo)

@@ -140,6 +140,10 @@ def test_equal_answers_stand_once_and_typed_points_are_added_up(tmp_path):
         some, TEST, words.typed_in(tmp_path, TEST), tmp_path, files.Roster()
     )
     assert save().startswith("3 answers still without points")
+    back = tmp_path / "learners/ada.html"  # handed back
+    assert "1 of 8 points so far. By question,\n1: 0 of 5,\n2: not marked" in back.read_text(
+        "utf-8"
+    )
     page = (tmp_path / "words.html").read_text("utf-8")
     assert page.count("<pre>- so\n\nand so</pre>") == 1 and "<b>no" not in page
     lines = table(tmp_path / words.FILE)
@@ -152,6 +156,7 @@ def test_equal_answers_stand_once_and_typed_points_are_added_up(tmp_path):
     for _ in range(2):
         assert save() == ""
         assert [line["all"] for line in table(tmp_path / "points.csv")] == [*["2.5"] * 3, "1"]
+    assert "2.5 of 8 points. By question" in back.read_text("utf-8")
     said = save(rows(ada="another", bob="<b>no</b>", eve="- so\n\nand so", zoe=""))
     assert "1 answer still" in said
     kept = Path(re.search(r"not there now: (.*)", said)[1])
