@@ -142,7 +142,8 @@ def save(
         todo = [f"{counted(left, 'answer')} still without points: {out / 'words.html'}"]
     if typed.keys() - {_key(*answer[:3]) for answer in found}:
         kept = (out / FILE).rename(free_path(out / FILE))
-        todo.append(f"Points that were typed for answers which are not there now: {kept}")
+        why = "a spreadsheet rewrites 1/8 and √: type these on the page"
+        todo.append(f"Points that were typed for answers which are not there now ({why}): {kept}")
     unasked = {answer.learner for answer in found if not answer.text and answer.by_check is None}
     marked = {answer.learner for answer in found} - unasked
     if left_out := [r.learner.name for r in rows if r.submissions and r.learner.name not in marked]:

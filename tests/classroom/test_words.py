@@ -159,7 +159,7 @@ def test_equal_answers_stand_once_and_typed_points_are_added_up(tmp_path):
     assert "2.5 of 8 points. By question" in back.read_text("utf-8")
     said = save(rows(ada="another", bob="<b>no</b>", eve="- so\n\nand so", zoe=""))
     assert "1 answer still" in said
-    kept = Path(re.search(r"not there now: (.*)", said)[1])
+    kept = Path(re.search(r"these on the page\): (.*)", said)[1])
     assert [line["points"] for line in table(kept)].count("1.5") == 3
 
 
