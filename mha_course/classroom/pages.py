@@ -34,7 +34,7 @@ SHOWN = {  # state → its sign, what it means, and what its learner is told
 }
 SIGNS, MEANS, TO_LEARNERS = ({state: row[i] for state, row in SHOWN.items()} for i in range(3))
 MOST_GROUPS = 8  # that a terminal names; the page has all
-LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in ALL.values()}
+LABELS = {n: n for n in ALL} | {e.name: f"{e.number} {e.name}" for e in EXERCISES if e.number}
 Marks = Sequence[tuple[float | None, int]]  # of a test, by question: the points, and the most
 
 
@@ -161,7 +161,8 @@ def words(rows: list[Row]) -> str:
     """The report in a terminal."""
     width = max(len(row.learner.name) + 2 * row.new for row in rows)
     asked = rows[0].names
-    numbers = [str(e.number or e.name[:2]) for e in ALL.values() if e.name in asked]
+    course = sections()  # else numbered as in the test
+    numbers = [LABELS[n][:2].strip() if n in course else str(i) for i, n in enumerate(asked, 1)]
 
     def line(name: str, cells: Iterable[str]) -> str:
         marks = " ".join(

@@ -85,6 +85,7 @@ def test_code_that_is_wrong_in_one_step_earns_points_and_what_has_no_name_is_rea
     words.save([row], TEST, {}, tmp_path, files.Roster())
     [line] = table(tmp_path / "points.csv")
     assert (line["question 1"], line["question 2"], line["all"]) == (points, "", "")
+    assert pages.LABELS[NAME] == NAME and re.search("^ +1$", pages.words([row]), re.M)
 
 
 @pytest.mark.parametrize("states", [{}, {NAME: OPEN}])
