@@ -119,11 +119,8 @@ export const longest = ({ labels }) => `${Math.max(...labels.map((label) => labe
 // What a slider says, with raised and lowered letters as plain ones: W O for Wᴼ.
 export const spoken = (label) => label.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
 
-// Names for ipywidgets' sliders, which have none, and a way to keep the keys that JupyterLab would take from a focused
-// control (b adds a cell).
+// Names for ipywidgets' sliders, which have none.
 export function nameSliders(root, controls) {
-  for (const control of root.querySelectorAll("a, button, input, select, summary, [contenteditable], [tabindex]"))
-    control.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {
     const name = slider.querySelector(".widget-label")?.textContent.trim();
     const readout = slider.querySelector(".widget-readout");

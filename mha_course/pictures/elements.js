@@ -1,4 +1,4 @@
-// Elements of a page, and buttons whose keys JupyterLab leaves alone.
+// Elements of a page.
 
 export const element = (kind, more = {}, ...inside) => {
   const made = Object.assign(document.createElement(kind), more);
