@@ -178,8 +178,9 @@ def _notebooks(hand_in: HandIn, unpacked: Path | None) -> Iterator[HandIn]:
         return
     number = read(raw).notebook or named
     name = f"its name says {named}" if named else "its name has no number"
+    same = named, AGAIN.sub("", PurePath(hand_in.file).stem)
     note = f"{name}, but its cells are those of notebook {number}, so it counts as that"
-    yield replace(hand_in, notebook=number, note=note if number != named else "")
+    yield replace(hand_in, notebook=number, note=note if number not in same else "")
 
 
 def _members(raw: bytes, archive: HandIn, unpacked: Path) -> list[HandIn]:

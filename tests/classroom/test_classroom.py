@@ -393,16 +393,16 @@ def test_an_archive_that_has_no_end_is_stopped(tmp_path, monkeypatch):
 
 def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
     [path] = notebooks.paths("03")
-    for name in ("ada/04_masking", "bob/homework", "eve/03_splitting"):
+    for name in ("ada/04_masking", "bob/homework", "eve/03_splitting", "zoe/03 (1)"):
         write(tmp_path / f"{name}.ipynb", raw=path.read_bytes())
     write(tmp_path / "ada/04_mine.ipynb", "x = 3")
     both = course()["03"][:30] + course()["04"][:20]
     write(tmp_path / "may/04_both.ipynb", raw=json.dumps({"cells": both}).encode())
-    ada, bob, eve, may = files.learners(tmp_path, tmp_path)
+    ada, bob, eve, may, zoe = files.learners(tmp_path, tmp_path)
     assert [h.notebook for h in ada.notebooks] == ["03", "04"] and not ada.notebooks[1].note
     assert ada.notebooks[0].note.startswith("its name says 04, ")
     assert bob.notebooks[0].note.startswith("its name has no number")
-    assert (eve.notebooks[0].notebook, eve.notebooks[0].note) == ("03", "")
+    assert [(h.notebook, h.note) for h in eve.notebooks + zoe.notebooks] == [("03", "")] * 2
     assert (may.notebooks[0].notebook, may.notebooks[0].note) == ("04", "")  # its cells say neither
 
 
