@@ -351,7 +351,10 @@ def read_roster(path: Path) -> Roster:
 
 def table_in(path: Path) -> list[list[str]]:
     """The rows of a CSV, in whatever form a spreadsheet has saved it; empty ones left out."""
-    text = _text(path.read_bytes())
+    raw = path.read_bytes()
+    if raw[:4] == b"PK\3\4":
+        raise OSError(0, "a spreadsheet's own form, not CSV", str(path))
+    text = _text(raw)
     first = next(filter(str.strip, text.splitlines()), "")
     # So a spreadsheet writes where a comma is decimal; "Lovelace, Ada" is one cell there.
     between = next((mark for mark in "\t;" if mark in first), ",")

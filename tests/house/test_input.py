@@ -18,7 +18,7 @@ classroom --memory | 0; nan; 6GB
 classroom --disk | -5; 1,5
 classroom --jobs | 0; 1.5; two
 classroom --test | nowhere; .; in/ada/03_x.ipynb
-classroom --roster | nowhere.csv; nobody.csv; twice.csv
+classroom --roster | nowhere.csv; nobody.csv; twice.csv; sheet.csv
 classroom --out | in; in/ada/03_x.ipynb
 test --notebooks | 6-1; 01-99; 0-9999999999; six; 01-; 01-03-05; 14
 test --seed | -1; 1e3; 1.5; seven
@@ -42,6 +42,7 @@ MINE = "at = 'x'\nlevel = 1\nasks = 'Why?'\nanswer = 'So.'\n"
 FILES = {
     "nobody.csv": "name\n",
     "twice.csv": "Anna Berg,ab1\nAnna Berg,ab1\n",
+    "sheet.csv": "PK\3\4 name,ID\nAda,7\n",  # a spreadsheet's own form
     "wrong.toml": "no toml",
     "noted.toml": "[12]\na = 3\n",
     "short.toml": '[12.mine]\nasks = "Why?"\n',
