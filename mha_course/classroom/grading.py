@@ -96,7 +96,8 @@ class Row:
 
     def state(self, name: str) -> str:
         best = self.best(name)
-        return best.states[name] if best else MISSING
+        unread = name not in NAMES and any(s.trouble for s in self.submissions)  # of a test
+        return best.states[name] if best else UNKNOWN if unread else MISSING
 
     @property
     def books(self) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ import pytest
 from mha_course.classroom import files, pages, words
 from mha_course.classroom.files import HandIn, Learner
 from mha_course.classroom.final_test import Part
-from mha_course.classroom.grading import DONE, OPEN, TRIED, UNKNOWN, Row, Submission
+from mha_course.classroom.grading import DONE, MISSING, OPEN, TRIED, UNKNOWN, Row, Submission
 from mha_course.exercises.variants import named
 
 NAME = "split_tokens_first"
@@ -64,6 +64,8 @@ def test_what_is_another_test_or_unreadable_gets_no_points_and_is_named(tmp_path
     made[2].submissions[0].texts[0] = "## 1 · 5 points\n\nAnother?"  # tests share questions
     made[3].submissions[0].texts[:] = [TEST[1].cell(1), TEST[2].cell(2), TEST[0].cell(3)]
     made[4].submissions[0].texts.clear()
+    made[4].submissions[0].trouble = "cut off"
+    assert [one.state(NAME) for one in made[3:]] == [MISSING, UNKNOWN]
     said = words.save(made, TEST, {}, tmp_path, files.Roster())
     assert said.endswith("no points there, look: bob; cid; dan; eve")
     assert f"{said.splitlines()[-1]}." in (tmp_path / "words.html").read_text("utf-8")
