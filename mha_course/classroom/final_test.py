@@ -208,9 +208,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"For you alone: {key}, and the seed, {seed}, from which it can be made again.")
     ours = sum(question.notebook in numbers for question in bank(EXAM).values())
     if options.bank:
-        yours = [question.notebook in numbers for question in bank(options.bank).values()]
-        print(f"Asked of your {len(yours)} questions: {min(sum(yours), MOST_QUESTIONS)}.")
-        ours += sum(yours)
+        own = [question.notebook in numbers for question in bank(options.bank).values()]
+        print(f"Asked of your {counted(len(own), 'question')}: {min(sum(own), MOST_QUESTIONS)}.")
+        ours += sum(own)
     code = sum(some[0].notebook in numbers for some in VARIANTS.values())
     drawn = f"{min(code, MOST_EXERCISES)} of {counted(code, 'exercise')} and "
     drawn += f"{min(ours, MOST_QUESTIONS)} of {counted(ours, 'question')}"

@@ -69,6 +69,8 @@ def test_a_teacher_adds_questions(tmp_path, capsys):
     own.write_text(f"[12.mine]\n{said}\n")
     for seed in range(9):  # each time, though there are enough others
         assert "12.mine" in {q.name for q in final_test.chosen(["01", "12"], seed, own)[1]}
+    final_test.main(["--notebooks", "12", "--bank", str(own), "--out", str(tmp_path)])
+    assert "Asked of your 1 question: 1.\n" in capsys.readouterr().out
     bank.cache_clear()
     both, out = f"[12.mine]\n{said}\n[03.mine]\n{said}\n", tmp_path / "a class"
     own.write_text(both.replace('["so"]', '"so"'), encoding="utf-8-sig")  # as Windows may save it
