@@ -34,7 +34,8 @@ def read(raw: bytes) -> Contents:
         return Contents(why=f"not readable: saved as UTF-16; a notebook is UTF-8: {AGAIN}")
     try:
         content = json.loads(raw.decode("utf-8-sig").rstrip("\0 \r\n\t"))
-        cells = [(c["cell_type"], "".join(c["source"]).strip("\n")) for c in content["cells"]]
+        whole = ((c["cell_type"], "".join(c["source"])) for c in content["cells"])
+        cells = [(kind, source.replace("\r\n", "\n").strip("\n")) for kind, source in whole]
         code = [source for kind, source in cells if kind == "code" and source.strip()]
         return Contents(
             code,
