@@ -76,7 +76,10 @@ def _lesson(
             clock.append((round(now), Section("", "Break", minutes.BREAK, "", 0)))
             continue
         goes_on = f"You go on with “{rest[0]}”. " if rest[0] else ""
-        able.append(goes_on + ABLE.search(books[book].cells[0].source)[0])
+        then = ABLE.search(books[book].cells[0].source)[0]
+        if books[book].cells[-1] not in cells:
+            then = then.replace("the end", "the end of the notebook, which comes later,", 1)
+        able.append(goes_on + then)
         for section, part in _sections(book, cells, asked[book]):
             clock.append((round(now), section))
             for _, rows in minutes.aloud(part, asked[book]):

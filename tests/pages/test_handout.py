@@ -69,6 +69,7 @@ def test_each_lesson_has_ten_minutes_or_says_what_to_drop_for_them():
             assert bool(one.drops) == (one.spare < lessons.SPARE) and one.spare >= 0
             starts = [at for at, _ in one.clock]
             assert starts == sorted(starts) and starts[0] == 5 and one.able and one.question
+            assert one.parts.count(" up to ") == sum("comes later" in able for able in one.able)
             last = one.clock[-1][1].minutes
             assert starts[-1] + last <= longest - one.spare + 1
             assert {at for at, _ in one.asks} <= {*starts}
