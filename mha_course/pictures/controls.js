@@ -119,8 +119,11 @@ export const longest = ({ labels }) => `${Math.max(...labels.map((label) => labe
 // What a slider says, with raised and lowered letters as plain ones: W O for Wᴼ.
 export const spoken = (label) => label.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
 
-// Names for ipywidgets' sliders, which have none.
+// Names for ipywidgets' sliders, which have none, and a mark on all that can have the focus: JupyterLab takes no key
+// there (b adds a cell). A mark around them is not enough: some shortcuts ask for the focused element itself.
 export function nameSliders(root, controls) {
+  for (const control of root.querySelectorAll("a, button, input, select, summary, [contenteditable], [tabindex]"))
+    control.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {
     const name = slider.querySelector(".widget-label")?.textContent.trim();
     const readout = slider.querySelector(".widget-readout");

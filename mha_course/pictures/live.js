@@ -27,7 +27,6 @@ async function render({ model, el }) {
     if (gone) return;
     const explorer = el.closest(".mha-explorer"), bar = explorer?.querySelector(".mha-bar");
     if (explorer) {
-      explorer.dataset.lmSuppressShortcuts = true;
       explorer.prepend(...lead(headline));
       const names = new MutationObserver(() => nameSliders(explorer, all));
       names.observe(explorer, { subtree: true, childList: true, attributes: true, characterData: true,

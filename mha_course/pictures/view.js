@@ -24,7 +24,6 @@ export class View {
     this.el = el;
     this.choose = choose;
     el.classList.add("mha-view");
-    el.dataset.lmSuppressShortcuts = true; // JupyterLab's: b adds a cell
     const id = `mha-keys-${views++}`;
     el.innerHTML = frame(id, theme.scale);
     const $ = (s) => el.querySelector(s);
