@@ -64,6 +64,7 @@ class Guesses extends EventTarget {
       if (box.querySelector("button")) continue;
       const button = Object.assign(document.createElement("button"), { type: "button" });
       button.textContent = "Forget all my guesses";
+      button.dataset.lmSuppressShortcuts = true;
       box.append(button, Object.assign(document.createElement("span"), { role: "status" }));
     }
   }

@@ -25,6 +25,7 @@ from mha_lesson.refusals import say
 SCRIPT = bundle(Path(__file__).with_suffix(".js"))
 PREFIX = "Guesses: "  # before them in a notebook's own output
 NO_GUESS = "In a running notebook your guesses are written here, and saved with it."
+OWN_KEYS = 'data-lm-suppress-shortcuts="true"'  # in JupyterLab b would add a cell
 STYLE = """
 .mha-guess { max-width: 48em; line-height: 1.5 }
 .mha-guess p { margin: .6em 0 .3em }
@@ -88,7 +89,7 @@ class Predictions:
             for i, (name, right) in enumerate(self.right.items(), 1)
         )
         return (
-            f'<div class="mha-guess" data-lm-suppress-shortcuts="true"><style>{STYLE}</style>'
+            f'<div class="mha-guess"><style>{STYLE}</style>'
             "<p><strong>Predict, then look.</strong> Open your guess; it says where to "
             f"look.</p>{boxes}</div>"
         )
@@ -145,8 +146,9 @@ def script() -> str:
 def _choices(name: str, right: str) -> str:
     question = questions()[name]
     return "".join(
-        f'<details name="{name}"><summary>{escape(label)}</summary><p>{prose(question.look)}</p>'
-        f'<details><summary aria-label="I have looked: {escape(label)}">I have looked</summary>'
+        f'<details name="{name}"><summary {OWN_KEYS}>{escape(label)}</summary>'
+        f"<p>{prose(question.look)}</p><details>"
+        f'<summary {OWN_KEYS} aria-label="I have looked: {escape(label)}">I have looked</summary>'
         f"{choice.answer(label == right)}"
         "</details></details>"
         for label, choice in question.choices.items()

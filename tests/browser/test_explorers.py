@@ -576,6 +576,10 @@ def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyter
     for summary in guess.locator("summary").all():
         summary.click()
     jupyterlab.wait_for_function("window.mhaGuesses")
+    guess.locator("summary").first.press("b")  # adds no cell
+    jupyterlab.get_by_role("button", name="Forget all my guesses").press("b")
+    count = "jupyterapp.shell.currentWidget.content.widgets.length"
+    assert jupyterlab.evaluate(count) == len(made.cells)
     guess.get_by_role("link").click()
     arrived = """() => {
       const heading = document.querySelector('h3[data-jupyter-id]');

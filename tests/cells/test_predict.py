@@ -26,7 +26,7 @@ from mha_lesson.training import side_accuracy, silence_head, weight_by_offset
 
 BOOKS = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
 QUESTIONS = predictions.questions()
-FOLD = re.compile(r'<details name="(\w+)"><summary>(.*?)</summary>.*?<strong>(.*?)</strong>')
+FOLD = re.compile(r'<details name="(\w+)"><summary[^>]*>(.*?)</summary>.*?<strong>(.*?)</strong>')
 
 
 def questions_by_notebook() -> dict[str, list[str]]:
