@@ -292,20 +292,25 @@ def age(hand_in: HandIn) -> tuple[bool, float, list[tuple[int, str]]]:
 
 
 def _keep_the_latest(learner: Learner) -> None:
-    """Of several versions of one notebook the latest counts; of what has no number, each file does.
+    """Of several versions of one notebook the latest counts, and all that are as late as it: a zip,
+    or a download, has one time for all. Of what has no number, each file counts.
 
     What `make lab` has put beside a learner's notebook counts besides: either may be worked in.
     """
-    newest: dict[str, HandIn] = {}
+    versions: dict[str, list[HandIn]] = defaultdict(list)
     for hand_in in sorted(learner.notebooks, key=age):
-        key = hand_in.notebook or hand_in.file
-        if updated := UPDATED.search(PurePath(hand_in.file).stem):
-            key += updated[0]
-        if (old := newest.get(key)) is not None:
-            why = old.why or "handed in again"
-            learner.others.append((old.file, f"{why}: {hand_in.file} counts"))
-        newest[key] = hand_in
-    learner.notebooks = sorted(newest.values(), key=lambda h: (h.notebook or "~", h.file))
+        updated = UPDATED.search(PurePath(hand_in.file).stem)
+        versions[(hand_in.notebook or hand_in.file) + (updated[0] if updated else "")] += [hand_in]
+    counts = list[HandIn]()
+    for *others, latest in versions.values():
+        for old in others:
+            if not old.why and old.changed == latest.changed:
+                counts.append(old)
+            else:
+                why = f"{old.why or 'handed in again'}: {latest.file} counts"
+                learner.others.append((old.file, why))
+        counts.append(latest)
+    learner.notebooks = sorted(counts, key=lambda h: (h.notebook or "~", h.file))
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

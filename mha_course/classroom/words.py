@@ -102,8 +102,10 @@ def _bare(text: str, part: Part) -> float | None:
         if THOUSANDS.fullmatch(written):
             readings.add(re.sub("[.,]", "", written))
         numbers = [float(reading) for reading in readings if reading.count(".") < 2]
-        near = 0 if number.is_integer() else 1e-3
+        near, nearly = (0, 0) if number.is_integer() else (1e-3, 0.05)
         right = any(math.isclose(n, number, rel_tol=near) for n in numbers)
+        if not right and any(math.isclose(n, number, rel_tol=nearly) for n in numbers):
+            return None  # to two digits, perhaps
     return float(part.points * right)
 
 
