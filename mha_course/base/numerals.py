@@ -98,6 +98,6 @@ def listed(option: str, text: str, numbers: Mapping[int, str], named: Sequence[s
         found = {numbers.get(number, "") for number in span} or {word}
         if not found <= {*named}:
             takes = f"{option} takes a list, as in 1-6,11 or {named[0]}"
-            raise ValueError(f"{takes}; got {word}.")
+            raise ValueError(f"{takes}; got {word or 'nothing'}.")
         asked |= found
     return [name for name in named if name in asked]
