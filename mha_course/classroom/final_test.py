@@ -125,14 +125,14 @@ def parts(exercises: Sequence[Exercise], questions: Sequence[Question]) -> Itera
         words = f"Write `{exercise.name}`.\n\n{inspect.getdoc(exercise.in_steps)}"
         yield Part(FOR_CODE, words, f"```python\n{answer}```", exercise.name, stub)
     for question in questions:
-        right = f"**{question.right}.** " if question.right else ""
+        right = question.right or ("" if question.number is None else str(question.number))
+        bold = f"**{right}.** " if right else ""  # what the answers are judged by
         holds = "".join(f"\n- {point}" for point in question.must)
         where = f"(Notebook {int(question.notebook)}, *{question.at}*)"
-        key = asked.formulas(f"{right}{question.answer} {where}\n{holds}")
+        key = asked.formulas(f"{bold}{question.answer} {where}\n{holds}")
         points = len(question.must) if question.kind == "say" else 1
         text, choices = asked.formulas(question.asks), tuple(question.choices)
-        number = "" if question.number is None else str(question.number)
-        yield Part(points, text, key, choices=choices, right=question.right or number)
+        yield Part(points, text, key, choices=choices, right=right)
 
 
 def read_key(folder: Path) -> list[Part]:

@@ -45,6 +45,8 @@ def test_a_seed_gives_one_test_of_what_was_learned(tmp_path):
     assert all(e.name in key and e.name in sheet for e in exercises)
     for question in questions:
         assert f"(Notebook {int(question.notebook)}, " in key
+        judged_by = question.right or question.number
+        assert judged_by is None or f"<strong>{judged_by}.</strong>" in key
         assert question.answer[:20] not in sheet + str(read(again))
 
 
