@@ -434,8 +434,8 @@ def test_what_a_browser_cannot_show_is_said(tab, site, missing, said):
             lambda way: way.abort(),
         )
     page.goto((site / f"{SCALING}.html").as_uri())
-    page.locator("#explore-scaling").scroll_into_view_if_needed()
     page.locator("header input").fill("softmax")
+    page.locator("#explore-scaling").scroll_into_view_if_needed()
     place = ".find" if missing == "search" else "#explore-scaling"
     page.locator(place, has_text=said).wait_for()
     still = page.locator("#explore-scaling figure")  # it stands, or the live picture comes
